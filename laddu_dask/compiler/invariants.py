@@ -1,0 +1,201 @@
+"""The parameter-only program: frontier values from parameters, and the way back.
+
+Runs once per evaluation in plain Python floats with IEEE semantics (1/0 is inf, log(-1) is NaN),
+always on the client, so that every worker and backend receives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, live
+from laddu_dask.compiler.layout import ParameterLayout, Vector
+from laddu_dask.compiler.program import cut
+from laddu_dask.compiler.reverse import adjoints
+
+
+def _divide(a: float, b: float) -> float:
+    if b != 0:
+        return a / b
+    if a == 0 or math.isnan(a):
+        return math.nan
+    return math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _sqrt(x: float) -> float:
+    return math.sqrt(x) if x >= 0 else math.nan
+
+
+def _exp(x: float) -> float:
+    try:
+        return math.exp(x)
+    except OverflowError:
+        return math.inf
+
+
+def _log(x: float) -> float:
+    if x > 0:
+        return math.log(x)
+    return -math.inf if x == 0 else math.nan
+
+
+def _circular(function: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda x: function(x) if math.isfinite(x) else math.nan
+
+
+_FUNCTIONS: dict[str, Callable[..., float]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": _divide,
+    "neg": lambda a: -a,
+    "sqrt": _sqrt,
+    "exp": _exp,
+    "log": _log,
+    "sin": _circular(math.sin),
+    "cos": _circular(math.cos),
+    "atan2": math.atan2,
+    "copysign": math.copysign,
+    "select": lambda c, a, b: a if c else b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "eq": lambda a, b: a == b,
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "not": lambda a: not a,
+}
+
+
+def run_scalar(
+    instructions: Sequence[Instruction], parameters: Sequence[float], outputs: Sequence[int]
+) -> list[float]:
+    """Evaluate a program without event inputs."""
+    values: list[float] = []
+    for op, args, payload in instructions:
+        if op == "const":
+            assert isinstance(payload, float)
+            values.append(payload)
+        elif op == "parameter":
+            values.append(parameters[int(str(payload))])
+        else:
+            values.append(_FUNCTIONS[op](*(values[arg] for arg in args)))
+    return [values[output] for output in outputs]
+
+
+@dataclass(frozen=True)
+class Invariants:
+    """Frontier values and their pull-back to the free parameters.
+
+    Attributes
+    ----------
+    forward
+        Program parameters -> frontier values.
+    pullback
+        Program (parameters, adjoints of the differentiated frontier values) -> gradient.
+    n_parameters
+        Free parameters of the model, those without influence included.
+    n_adjoints
+        Frontier values that are differentiated; they are the first of the frontier.
+    """
+
+    forward: tuple[tuple[Instruction, ...], tuple[int, ...]]
+    pullback: tuple[tuple[Instruction, ...], tuple[int, ...]]
+    n_parameters: int
+    n_adjoints: int
+
+    def frontier(self, parameters: Vector) -> Vector:
+        """Frontier values, in the order in which kernels read them."""
+        return np.array(run_scalar(*_call(self.forward, parameters.tolist())), dtype=np.float64)
+
+    def gradient(self, parameters: Vector, frontier_adjoints: Vector) -> Vector:
+        """Gradient with respect to the free parameters."""
+        inputs = [*parameters.tolist(), *frontier_adjoints.tolist()]
+        return np.array(run_scalar(*_call(self.pullback, inputs)), dtype=np.float64)
+
+    def jacobian(self, parameters: Vector) -> Vector:
+        """Derivatives of the differentiated frontier values, shape (n_adjoints, n_parameters)."""
+        rows = [
+            self.gradient(parameters, unit) for unit in np.eye(self.n_adjoints, dtype=np.float64)
+        ]
+        return np.array(rows, dtype=np.float64).reshape(self.n_adjoints, self.n_parameters)
+
+
+def _call(
+    program: tuple[tuple[Instruction, ...], tuple[int, ...]], inputs: list[float]
+) -> tuple[tuple[Instruction, ...], list[float], tuple[int, ...]]:
+    return program[0], inputs, program[1]
+
+
+def split_invariants(
+    graph: Graph, frontier: Sequence[int], n_adjoints: int, layout: ParameterLayout
+) -> Invariants:
+    """Cut the parameter-only program out of a graph.
+
+    `frontier` lists the parameter-only values that kernels read; adjoints arrive for the first
+    `n_adjoints` of them.
+    """
+    position = {name: i for i, name in enumerate(layout.names)}
+    leaves = {
+        index: position[str(payload)]
+        for index, (op, _, payload) in enumerate(graph.ops)
+        if op == "parameter"
+    }
+    forward = cut(graph, frontier, {}, leaves)
+
+    # The pull-back differentiates sum(adjoint_k frontier_k): one scalar reverse sweep in which the
+    # adjoints are inputs.
+    scalar, renamed = _copy(graph, frontier)
+    total: int | None = None
+    for k in range(n_adjoints):
+        adjoint = scalar.emit("column", payload=f"adjoint{k}")
+        term = scalar.mul(adjoint, renamed[frontier[k]])
+        total = term if total is None else scalar.add(total, term)
+    names = layout.names
+    if total is None:
+        zero = scalar.const(0.0)
+        outputs = [zero for _ in names]
+    else:
+        found = _gradients(scalar, total)
+        outputs = [found.get(name, scalar.const(0.0)) for name in names]
+    inputs = {
+        index: (
+            len(names) + int(str(payload).removeprefix("adjoint"))
+            if op == "column"
+            else position[str(payload)]
+        )
+        for index, (op, _, payload) in enumerate(scalar.ops)
+        if op in {"column", "parameter"}
+    }
+    back = cut(scalar, outputs, {}, inputs)
+    return Invariants(
+        (forward.instructions, forward.outputs),
+        (back.instructions, back.outputs),
+        len(names),
+        n_adjoints,
+    )
+
+
+def _copy(graph: Graph, outputs: Sequence[int]) -> tuple[Graph, dict[int, int]]:
+    """Copy the part below `outputs` into a graph of its own; returns also old -> new values."""
+    new = Graph()
+    done: dict[int, int] = {}
+    for index in live(graph, outputs):
+        op, args, payload = graph.ops[index]
+        done[index] = new.emit(op, *(done[arg] for arg in args), payload=payload)
+    return new, done
+
+
+def _gradients(graph: Graph, root: int) -> dict[str, int]:
+    """Adjoints of the parameter leaves below `root`."""
+    kinds = graph.kinds
+    # Parameters alone form the frontier of this sweep: every other parameter-dependent value is
+    # declared mixed so that the sweep passes through it.
+    for index, (op, _, _) in enumerate(graph.ops):
+        if op != "parameter" and kinds[index] & PARAMETER:
+            kinds[index] = PARAMETER | 1
+    reached = adjoints(graph, root, graph.const(1.0))
+    return {str(graph.ops[index][2]): adjoint for index, adjoint in reached.items()}

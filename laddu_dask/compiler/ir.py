@@ -1,0 +1,183 @@
+"""Kernel IR: real scalar operations in static single assignment form.
+
+Complex values have become pairs of real ones, vectors and matrices lists of them. Each value has a
+dependency class; the class decides in which of the three programs it is computed. The graph is
+hash-consed, so writing a common sub-expression twice costs nothing.
+
+Only identities that hold for every input bit pattern are applied while building: ``1 x``, ``-1 x``,
+``x - 0``, ``-(-x)`` and arithmetic on literals. ``0 x`` and ``x / x`` stay, since they are NaN for
+some x, and so does ``x + 0``, which changes the sign of a zero.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+
+EVENT, PARAMETER = 1, 2
+MIXED = EVENT | PARAMETER
+
+# A weight is mixed, not event-only: nothing that contains it may become a cached column.
+_LEAF_KIND = {"column": EVENT, "parameter": PARAMETER, "weight": MIXED}
+
+#: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates.
+ARITY = {
+    "const": 0,
+    "column": 0,
+    "parameter": 0,
+    "weight": 0,
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "div": 2,
+    "neg": 1,
+    "sqrt": 1,
+    "exp": 1,
+    "log": 1,
+    "sin": 1,
+    "cos": 1,
+    "atan2": 2,
+    "csqrt_re": 2,
+    "csqrt_im": 2,
+    "copysign": 2,
+    "select": 3,
+    "lt": 2,
+    "le": 2,
+    "eq": 2,
+    "and": 2,
+    "or": 2,
+    "not": 1,
+}
+CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})
+
+Payload = float | str | None
+Instruction = tuple[str, tuple[int, ...], Payload]
+
+
+class Graph:
+    """Growing list of instructions; a value is the index of its instruction."""
+
+    def __init__(self) -> None:
+        self.ops: list[Instruction] = []
+        self.kinds: list[int] = []
+        self._known: dict[tuple[object, ...], int] = {}
+
+    def emit(self, op: str, *args: int, payload: Payload = None) -> int:
+        """Append an instruction, or return the equal one that exists."""
+        bits = struct.pack("<d", payload) if isinstance(payload, float) else payload
+        key = (op, args, bits)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        kind = _LEAF_KIND.get(op, 0)
+        for arg in args:
+            kind |= self.kinds[arg]
+        index = len(self.ops)
+        self.ops.append((op, args, payload))
+        self.kinds.append(kind)
+        self._known[key] = index
+        return index
+
+    # leaves --------------------------------------------------------------------------------
+
+    def const(self, value: float) -> int:
+        """A literal."""
+        return self.emit("const", payload=float(value))
+
+    def literal(self, index: int) -> float | None:
+        """The number if the value is a literal."""
+        op, _, payload = self.ops[index]
+        return payload if op == "const" and isinstance(payload, float) else None
+
+    # arithmetic ----------------------------------------------------------------------------
+
+    def add(self, a: int, b: int) -> int:
+        """``a + b``."""
+        x, y = self.literal(a), self.literal(b)
+        if x is not None and y is not None:
+            return self.const(x + y)
+        if self.ops[b][0] == "neg":
+            return self.sub(a, self.ops[b][1][0])
+        if self.ops[a][0] == "neg":
+            return self.sub(b, self.ops[a][1][0])
+        return self.emit("add", *sorted((a, b)))
+
+    def sub(self, a: int, b: int) -> int:
+        """``a - b``."""
+        x, y = self.literal(a), self.literal(b)
+        if x is not None and y is not None:
+            return self.const(x - y)
+        if y == 0 and math.copysign(1.0, y) > 0:
+            return a
+        if self.ops[b][0] == "neg":
+            return self.add(a, self.ops[b][1][0])
+        return self.emit("sub", a, b)
+
+    def neg(self, a: int) -> int:
+        """``-a``."""
+        x = self.literal(a)
+        if x is not None:
+            return self.const(-x)
+        op, args, _ = self.ops[a]
+        return args[0] if op == "neg" else self.emit("neg", a)
+
+    def mul(self, a: int, b: int) -> int:
+        """``a b``."""
+        x, y = self.literal(a), self.literal(b)
+        if x is not None and y is not None:
+            return self.const(x * y)
+        for value, other in ((x, b), (y, a)):
+            if value == 1:
+                return other
+            if value == -1:
+                return self.neg(other)
+        if self.ops[a][0] == "neg":
+            return self.neg(self.mul(self.ops[a][1][0], b))
+        if self.ops[b][0] == "neg":
+            return self.neg(self.mul(a, self.ops[b][1][0]))
+        return self.emit("mul", *sorted((a, b)))
+
+    def div(self, a: int, b: int) -> int:
+        """``a / b``."""
+        x, y = self.literal(a), self.literal(b)
+        if y == 1:
+            return a
+        if x is not None and y is not None and y != 0:
+            return self.const(x / y)
+        if self.ops[a][0] == "neg":
+            return self.neg(self.div(self.ops[a][1][0], b))
+        return self.emit("div", a, b)
+
+    def power(self, a: int, exponent: int) -> int:
+        """Integer power by repeated squaring, the reciprocal last."""
+        result, base, left = None, a, abs(exponent)
+        while left:
+            if left & 1:
+                result = base if result is None else self.mul(result, base)
+            left >>= 1
+            if left:
+                base = self.mul(base, base)
+        if result is None:
+            return self.const(1.0)
+        return self.div(self.const(1.0), result) if exponent < 0 else result
+
+    def select(self, condition: int, a: int, b: int) -> int:
+        """`a` where the condition holds, else `b`."""
+        return a if a == b else self.emit("select", condition, a, b)
+
+    def call(self, function: str, *args: int) -> int:
+        """``sqrt exp log sin cos atan2 csqrt_re csqrt_im copysign``."""
+        return self.emit(function, *args)
+
+
+def live(graph: Graph, outputs: Iterable[int]) -> list[int]:
+    """Indices of everything the outputs need, ascending."""
+    needed: set[int] = set()
+    stack = list(outputs)
+    while stack:
+        index = stack.pop()
+        if index not in needed:
+            needed.add(index)
+            stack.extend(graph.ops[index][1])
+    return sorted(needed)

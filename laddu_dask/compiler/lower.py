@@ -1,0 +1,164 @@
+"""From the expression graph to real IR, exactly as written.
+
+Vectors and matrices are unrolled in row-major order. No rewrite is made here: the order of
+operations is the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from laddu_dask.compiler import pairs
+from laddu_dask.compiler.ir import Graph
+from laddu_dask.compiler.pairs import Pair
+from laddu_dask.expr.node import PREDICATES, Node, walk
+from laddu_dask.expr.parameters import ParameterSpec
+
+Elements = list[Pair]
+
+
+def lower(root: Node) -> tuple[Graph, Elements]:
+    """Lower a graph; returns the IR and the elements of the root (one for a scalar)."""
+    g = Graph()
+    values: dict[int, Elements] = {}
+    conditions: dict[int, int] = {}
+    for node in walk(root):
+        if node.op in PREDICATES:
+            conditions[id(node)] = _condition(g, node, values, conditions)
+        else:
+            operands = [values[id(arg)] for arg in node.args if arg.op not in PREDICATES]
+            if node.op == "where":
+                chosen = conditions[id(node.args[0])]
+                values[id(node)] = [pairs.select(g, chosen, operands[0][0], operands[1][0])]
+            else:
+                values[id(node)] = _RULES[node.op](g, node, operands)
+    return g, values[id(root)]
+
+
+def _condition(
+    g: Graph, node: Node, values: dict[int, Elements], conditions: dict[int, int]
+) -> int:
+    if node.op in {"and", "or", "not"}:
+        return g.emit(node.op, *(conditions[id(arg)] for arg in node.args))
+    a, b = (pairs.re(g, values[id(arg)][0]) for arg in node.args)
+    if node.op == "ne":  # ordered: false when either is NaN, like every other comparison
+        return g.emit("or", g.emit("lt", a, b), g.emit("lt", b, a))
+    return g.emit(node.op, a, b)
+
+
+def _leaf(g: Graph, node: Node, _: list[Elements]) -> Elements:
+    if node.op == "const":
+        assert isinstance(node.data, (float, complex))
+        return [pairs.literal(g, node.data)]
+    if node.op == "column":
+        return [Pair(g.emit("column", payload=str(node.data)), None)]
+    assert isinstance(node.data, ParameterSpec)
+    if node.data.fixed:
+        return [pairs.literal(g, node.data.initial)]
+    return [Pair(g.emit("parameter", payload=node.data.name), None)]
+
+
+def _elementwise(function: Callable[[Graph, Pair, Pair], Pair]) -> Rule:
+    def rule(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+        a, b = operands
+        size = max(len(a), len(b))
+        a = a * size if len(a) < size else a
+        b = b * size if len(b) < size else b
+        return [function(g, x, y) for x, y in zip(a, b, strict=True)]
+
+    return rule
+
+
+def _each(function: Callable[[Graph, Pair], Pair]) -> Rule:
+    def rule(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+        return [function(g, x) for x in operands[0]]
+
+    return rule
+
+
+def _product(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+    """matmul, matvec and dot: sums of products in index order, no conjugation."""
+    left, right = operands
+    inner = node.args[0].shape[-1]
+    columns = node.args[1].shape[1] if len(node.args[1].shape) == 2 else 1
+    result = []
+    for row in range(len(left) // inner):
+        for column in range(columns):
+            terms = [
+                pairs.mul(g, left[row * inner + k], right[k * columns + column])
+                for k in range(inner)
+            ]
+            total = terms[0]
+            for term in terms[1:]:
+                total = pairs.add(g, total, term)
+            result.append(total)
+    return result
+
+
+def _root(function: Callable[..., Pair]) -> Rule:
+    def rule(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+        return [function(g, operands[0][0], nonnegative=node.is_real)]
+
+    return rule
+
+
+def _imag(g: Graph, a: Pair) -> Pair:
+    return Pair(pairs.im(g, a), None)
+
+
+def _real(g: Graph, a: Pair) -> Pair:
+    return Pair(pairs.re(g, a), None)
+
+
+def _power(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+    assert isinstance(node.data, int)
+    return [pairs.power(g, operands[0][0], node.data)]
+
+
+def _element(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+    assert isinstance(node.data, int)
+    return [operands[0][node.data]]
+
+
+def _gather(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+    return [operand[0] for operand in operands]
+
+
+def _same(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+    return operands[0]
+
+
+Rule = Callable[[Graph, Node, list[Elements]], Elements]
+
+_RULES: dict[str, Rule] = {
+    "const": _leaf,
+    "parameter": _leaf,
+    "column": _leaf,
+    "add": _elementwise(pairs.add),
+    "sub": _elementwise(pairs.sub),
+    "mul": _elementwise(pairs.mul),
+    "div": _elementwise(pairs.div),
+    "neg": _each(pairs.neg),
+    "conj": _each(pairs.conj),
+    "real": _each(_real),
+    "imag": _each(_imag),
+    "norm_sqr": _each(lambda g, a: Pair(pairs.norm_sqr(g, a), None)),
+    "exp": _each(pairs.exp),
+    "sin": _each(pairs.sin),
+    "cos": _each(pairs.cos),
+    "sqrt": _root(pairs.sqrt),
+    "log": _root(pairs.log),
+    "pow": _power,
+    "atan2": lambda g, node, o: [
+        Pair(g.call("atan2", pairs.re(g, o[0][0]), pairs.re(g, o[1][0])), None)
+    ],
+    "complex": lambda g, node, o: [Pair(o[0][0].re, o[1][0].re)],
+    "vector": _gather,
+    "matrix": _gather,
+    "element": _element,
+    "matmul": _product,
+    "matvec": _product,
+    "dot": _product,
+    "named": _same,
+    "tagged": _same,
+}

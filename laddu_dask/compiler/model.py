@@ -1,0 +1,172 @@
+"""Compiling an expression into the three programs of one reduction."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from laddu_dask.compiler import pairs
+from laddu_dask.compiler.invariants import Invariants, split_invariants
+from laddu_dask.compiler.ir import CONDITIONS, EVENT, MIXED, PARAMETER, Graph, live
+from laddu_dask.compiler.layout import ParameterLayout
+from laddu_dask.compiler.lower import lower
+from laddu_dask.compiler.program import Program, cut
+from laddu_dask.compiler.reverse import adjoints
+from laddu_dask.errors import ExpressionError
+from laddu_dask.expr.expression import Expr
+
+#: What a pass over events computes from the model value I and the weight w of each event.
+#: ``linear``: w Re I.  ``log``: w log(Re I).  ``complex``: I itself, event by event.
+Transform = Literal["linear", "log", "complex"]
+
+
+@dataclass(frozen=True)
+class EventPrograms:
+    """What workers need; plain data, picklable, the same for every backend.
+
+    Attributes
+    ----------
+    columns
+        Event columns that `prepare` reads, in order.
+    prepare
+        Event columns -> cached columns.
+    value, gradient
+        Cached columns, then the weight as last row, and the frontier -> output rows. `value` gives
+        the value row (two rows, real and imaginary part, for ``complex``); `gradient` gives the
+        same rows followed by the adjoint rows of the frontier.
+    n_cached
+        Number of cached columns, the weight not counted.
+    """
+
+    columns: tuple[str, ...]
+    prepare: Program
+    value: Program
+    gradient: Program
+    n_cached: int
+
+    @cached_property
+    def digest(self) -> str:
+        """Content digest; part of the identity of prepared data."""
+        parts = (self.prepare.digest, self.value.digest, self.gradient.digest)
+        return hashlib.blake2b(repr((self.columns, parts)).encode(), digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """An expression compiled for one transform.
+
+    Attributes
+    ----------
+    layout
+        Parameters of the model.
+    invariants
+        The parameter-only program.
+    programs
+        The event programs.
+    """
+
+    layout: ParameterLayout
+    invariants: Invariants
+    programs: EventPrograms
+
+
+def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
+    """Compile a scalar expression.
+
+    Raises
+    ------
+    ExpressionError
+        The expression is not a scalar.
+    """
+    if expr.shape:
+        raise ExpressionError(
+            f"a model must be a scalar, got shape {expr.shape}; pick an element or use norm_sqr()",
+            operation="model",
+            shapes=[expr.shape],
+        )
+    graph, (root,) = lower(expr.node)
+    layout = ParameterLayout.of(expr.node)
+    values, reached = _outputs(graph, root, transform)
+    # `complex` differentiates two roots; a frontier value that only one of them reads has no
+    # adjoint from the other, which is an exact zero.
+    differentiated = sorted({value for found in reached for value in found})
+    rows = [
+        found.get(value, graph.const(0.0)) for found in reached for value in differentiated
+    ]
+    outputs = [*values, *rows]
+    loads = _boundary(graph, outputs, PARAMETER)
+    frontier = differentiated + [value for value in loads if value not in set(differentiated)]
+    parameters = {value: i for i, value in enumerate(frontier)}
+    cached = _boundary(graph, outputs, EVENT)
+    inputs = {value: i for i, value in enumerate(cached)}
+    columns = _columns(graph, cached)
+    programs = EventPrograms(
+        columns=columns,
+        prepare=cut(graph, cached, _leaf_rows(graph, columns), {}),
+        value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
+        gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
+        n_cached=len(cached),
+    )
+    return CompiledModel(
+        layout, split_invariants(graph, frontier, len(differentiated), layout), programs
+    )
+
+
+def _outputs(
+    graph: Graph, root: pairs.Pair, transform: Transform
+) -> tuple[list[int], list[dict[int, int]]]:
+    """Value rows, and for each root that is differentiated its frontier adjoints."""
+    real = pairs.re(graph, root)
+    if transform == "complex":
+        imag = pairs.im(graph, root)
+        one = graph.const(1.0)
+        return [real, imag], [adjoints(graph, part, one) for part in (real, imag)]
+    weight = graph.emit("weight")
+    if transform == "linear":
+        return [graph.mul(weight, real)], [adjoints(graph, real, weight)]
+    value = graph.mul(weight, graph.call("log", real))
+    return [value], [adjoints(graph, real, graph.div(weight, real))]
+
+
+def _boundary(graph: Graph, outputs: Sequence[int], kind: int) -> list[int]:
+    """Values of one class that mixed values read, or that are outputs themselves."""
+    found = {output for output in outputs if graph.kinds[output] == kind}
+    for index in _mixed(graph, outputs):
+        found.update(arg for arg in graph.ops[index][1] if graph.kinds[arg] == kind)
+    return _without_conditions(graph, sorted(found))
+
+
+def _mixed(graph: Graph, outputs: Sequence[int]) -> list[int]:
+    return [index for index in live(graph, outputs) if graph.kinds[index] == MIXED]
+
+
+def _without_conditions(graph: Graph, values: list[int]) -> list[int]:
+    """Replace conditions by the numbers they compare: a column or parameter holds numbers."""
+    kept: set[int] = set()
+    stack = list(values)
+    while stack:
+        index = stack.pop()
+        op, args, _ = graph.ops[index]
+        if op in CONDITIONS:
+            stack.extend(arg for arg in args if graph.kinds[arg])
+        else:
+            kept.add(index)
+    return sorted(kept)
+
+
+def _columns(graph: Graph, cached: Sequence[int]) -> tuple[str, ...]:
+    return tuple(
+        str(graph.ops[index][2]) for index in live(graph, cached) if graph.ops[index][0] == "column"
+    )
+
+
+def _leaf_rows(graph: Graph, columns: Sequence[str]) -> dict[int, int]:
+    position = {name: row for row, name in enumerate(columns)}
+    return {
+        index: position[str(payload)]
+        for index, (op, _, payload) in enumerate(graph.ops)
+        if op == "column" and payload in position
+    }

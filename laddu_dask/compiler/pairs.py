@@ -1,0 +1,212 @@
+"""Complex arithmetic on pairs of real IR values.
+
+A missing part is exactly zero and takes no arithmetic: a real value is never promoted to
+``r + 0i``, so infinities and signed zeros keep their meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from laddu_dask.compiler.ir import Graph
+
+
+class Pair(NamedTuple):
+    """Real and imaginary part as IR values; None is an exact zero."""
+
+    re: int | None
+    im: int | None
+
+
+def literal(g: Graph, value: complex | float) -> Pair:
+    """A literal; zero parts of a complex one vanish unless they are negative zeros."""
+    if not isinstance(value, complex):
+        return Pair(g.const(value), None)
+    re, im = value.real, value.imag
+    drop_re = re == 0 and math.copysign(1.0, re) > 0
+    drop_im = im == 0 and math.copysign(1.0, im) > 0
+    if drop_re and drop_im:
+        return Pair(g.const(0.0), None)
+    return Pair(None if drop_re else g.const(re), None if drop_im else g.const(im))
+
+
+def re(g: Graph, a: Pair) -> int:
+    """The real part as a value."""
+    return g.const(0.0) if a.re is None else a.re
+
+
+def im(g: Graph, a: Pair) -> int:
+    """The imaginary part as a value."""
+    return g.const(0.0) if a.im is None else a.im
+
+
+def _sum(g: Graph, a: int | None, b: int | None) -> int | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return g.add(a, b)
+
+
+def _difference(g: Graph, a: int | None, b: int | None) -> int | None:
+    if b is None:
+        return a
+    return g.neg(b) if a is None else g.sub(a, b)
+
+
+def _product(g: Graph, a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else g.mul(a, b)
+
+
+def add(g: Graph, a: Pair, b: Pair) -> Pair:
+    """``a + b``."""
+    return Pair(_sum(g, a.re, b.re), _sum(g, a.im, b.im))
+
+
+def sub(g: Graph, a: Pair, b: Pair) -> Pair:
+    """``a - b``."""
+    return Pair(_difference(g, a.re, b.re), _difference(g, a.im, b.im))
+
+
+def neg(g: Graph, a: Pair) -> Pair:
+    """``-a``."""
+    return Pair(
+        None if a.re is None else g.neg(a.re), None if a.im is None else g.neg(a.im)
+    )
+
+
+def conj(g: Graph, a: Pair) -> Pair:
+    """Complex conjugate."""
+    return Pair(a.re, None if a.im is None else g.neg(a.im))
+
+
+def mul(g: Graph, a: Pair, b: Pair) -> Pair:
+    """``a b``."""
+    return Pair(
+        _difference(g, _product(g, a.re, b.re), _product(g, a.im, b.im)),
+        _sum(g, _product(g, a.re, b.im), _product(g, a.im, b.re)),
+    )
+
+
+def norm_sqr(g: Graph, a: Pair) -> int:
+    """``re**2 + im**2``."""
+    total = _sum(g, _product(g, a.re, a.re), _product(g, a.im, a.im))
+    return g.const(0.0) if total is None else total
+
+
+def div(g: Graph, a: Pair, b: Pair) -> Pair:
+    """``a / b``, by ``a conj(b) / |b|**2`` when b is complex."""
+    if b.im is None:
+        below = re(g, b)
+        return Pair(
+            None if a.re is None else g.div(a.re, below),
+            None if a.im is None else g.div(a.im, below),
+        )
+    if b.re is None:  # a / (i y) = (a.im - i a.re) / y
+        return Pair(
+            None if a.im is None else g.div(a.im, b.im),
+            None if a.re is None else g.neg(g.div(a.re, b.im)),
+        )
+    above = mul(g, a, conj(g, b))
+    inverse = g.div(g.const(1.0), norm_sqr(g, b))
+    return Pair(_product(g, above.re, inverse), _product(g, above.im, inverse))
+
+
+def power(g: Graph, a: Pair, exponent: int) -> Pair:
+    """Integer power by repeated squaring, the reciprocal last."""
+    if a.im is None:
+        return Pair(g.power(re(g, a), exponent), None)
+    result: Pair | None = None
+    base, left = a, abs(exponent)
+    while left:
+        if left & 1:
+            result = base if result is None else mul(g, result, base)
+        left >>= 1
+        if left:
+            base = mul(g, base, base)
+    one = Pair(g.const(1.0), None)
+    if result is None:
+        return one
+    return div(g, one, result) if exponent < 0 else result
+
+
+def sqrt(g: Graph, a: Pair, *, nonnegative: bool) -> Pair:
+    """Principal square root.
+
+    The root of a real value that may be negative is a pair whose parts are never both non-zero;
+    written with `select` rather than a maximum so that NaN survives.
+    """
+    if a.im is None:
+        x = re(g, a)
+        if nonnegative:
+            return Pair(g.call("sqrt", x), None)
+        zero = g.const(0.0)
+        negative = g.emit("lt", x, zero)
+        return Pair(
+            g.call("sqrt", g.select(negative, zero, x)),
+            g.call("sqrt", g.select(negative, g.neg(x), zero)),
+        )
+    parts = re(g, a), im(g, a)
+    return Pair(g.call("csqrt_re", *parts), g.call("csqrt_im", *parts))
+
+
+def log(g: Graph, a: Pair, *, nonnegative: bool) -> Pair:
+    """Principal logarithm; ``log(-x) = log(x) + i pi`` for x > 0."""
+    if a.im is None:
+        x = re(g, a)
+        if nonnegative:
+            return Pair(g.call("log", x), None)
+        zero = g.const(0.0)
+        negative = g.emit("lt", x, zero)
+        modulus = g.select(negative, g.neg(x), x)
+        return Pair(g.call("log", modulus), g.select(negative, g.const(math.pi), zero))
+    half = g.mul(g.const(0.5), g.call("log", norm_sqr(g, a)))
+    return Pair(half, g.call("atan2", im(g, a), re(g, a)))
+
+
+def exp(g: Graph, a: Pair) -> Pair:
+    """Exponential."""
+    if a.im is None:
+        return Pair(g.call("exp", re(g, a)), None)
+    cosine, sine = g.call("cos", a.im), g.call("sin", a.im)
+    if a.re is None:
+        return Pair(cosine, sine)
+    size = g.call("exp", a.re)
+    return Pair(g.mul(size, cosine), g.mul(size, sine))
+
+
+def sin(g: Graph, a: Pair) -> Pair:
+    """Sine: ``sin x cosh y + i cos x sinh y``."""
+    if a.im is None:
+        return Pair(g.call("sin", re(g, a)), None)
+    x, (cosh, sinh) = re(g, a), _hyperbolic(g, a.im)
+    return Pair(g.mul(g.call("sin", x), cosh), g.mul(g.call("cos", x), sinh))
+
+
+def cos(g: Graph, a: Pair) -> Pair:
+    """Cosine: ``cos x cosh y - i sin x sinh y``."""
+    if a.im is None:
+        return Pair(g.call("cos", re(g, a)), None)
+    x, (cosh, sinh) = re(g, a), _hyperbolic(g, a.im)
+    return Pair(g.mul(g.call("cos", x), cosh), g.neg(g.mul(g.call("sin", x), sinh)))
+
+
+def _hyperbolic(g: Graph, y: int) -> tuple[int, int]:
+    """cosh and sinh; below one half sinh by its series, where the exponentials cancel."""
+    up, half = g.call("exp", y), g.const(0.5)
+    down = g.div(g.const(1.0), up)
+    cosh = g.mul(half, g.add(up, down))
+    square = g.mul(y, y)
+    series = g.const(1.0)
+    for n in (14, 12, 10, 8, 6, 4, 2):  # 1 + y^2/(2 3) (1 + y^2/(4 5) (...)): < 1e-16 for |y| < 1/2
+        series = g.add(g.const(1.0), g.mul(g.mul(square, g.const(1.0 / (n * (n + 1)))), series))
+    small = g.emit("lt", square, g.const(0.25))
+    sinh = g.select(small, g.mul(y, series), g.mul(half, g.sub(up, down)))
+    return cosh, sinh
+
+
+def select(g: Graph, condition: int, a: Pair, b: Pair) -> Pair:
+    """`a` where the condition holds, else `b`."""
+    imaginary = (
+        None if a.im is None and b.im is None else g.select(condition, im(g, a), im(g, b))
+    )
+    return Pair(g.select(condition, re(g, a), re(g, b)), imaginary)

@@ -1,0 +1,168 @@
+"""A program: straight-line real code from input rows and parameters to output rows.
+
+Every backend implements exactly this. `prepare` programs have event columns as inputs and cached
+columns as outputs; `events` programs read cached columns and frontier values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from laddu_dask.compiler.ir import ARITY, CONDITIONS, Graph, Instruction, live
+from laddu_dask.errors import LadduError
+
+
+@dataclass(frozen=True)
+class Program:
+    """Straight-line code over one event.
+
+    Attributes
+    ----------
+    instructions
+        Real IR in order of evaluation. Leaves are ``input`` (payload: row as text), ``parameter``
+        (payload: index as text) and ``const``.
+    n_inputs, n_parameters
+        Number of input rows and of scalar parameters.
+    outputs
+        Index of the instruction that each output row takes its value from.
+    """
+
+    instructions: tuple[Instruction, ...]
+    n_inputs: int
+    n_parameters: int
+    outputs: tuple[int, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hexadecimal content digest; names the compiled code in caches."""
+        state = hashlib.blake2b(digest_size=16)
+        state.update(repr((self.n_inputs, self.n_parameters, self.outputs)).encode())
+        for op, args, payload in self.instructions:
+            bits = struct.pack("<d", payload) if isinstance(payload, float) else payload
+            state.update(repr((op, args, bits)).encode())
+        return state.hexdigest()
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of output rows."""
+        return len(self.outputs)
+
+    def verify(self) -> None:
+        """Check the rules of the IR; a violation is a defect of the compiler.
+
+        Raises
+        ------
+        LadduError
+            Naming the instruction and the rule.
+        """
+        for index, (op, args, payload) in enumerate(self.instructions):
+            arity = 0 if op == "input" else ARITY.get(op)
+            if arity is None or op in {"column", "weight", "csqrt_re", "csqrt_im"}:
+                raise LadduError(f"program instruction {index}: {op!r} is not a kernel operation")
+            if len(args) != arity or any(not 0 <= arg < index for arg in args):
+                raise LadduError(f"program instruction {index}: {op} has operands {args}")
+            if op in {"input", "parameter"}:
+                limit = self.n_inputs if op == "input" else self.n_parameters
+                if not 0 <= int(str(payload)) < limit:
+                    raise LadduError(f"program instruction {index}: {op} {payload} of {limit}")
+            for position, arg in enumerate(args):
+                wants = op in {"and", "or", "not"} or (op == "select" and position == 0)
+                if (self.instructions[arg][0] in CONDITIONS) != wants:
+                    raise LadduError(f"program instruction {index}: {op} mixes up a condition")
+        for output in self.outputs:
+            if self.instructions[output][0] in CONDITIONS:
+                raise LadduError(f"program output {output} is a condition")
+
+
+def cut(
+    graph: Graph,
+    outputs: Sequence[int],
+    inputs: Mapping[int, int],
+    parameters: Mapping[int, int],
+    *,
+    weight_row: int | None = None,
+) -> Program:
+    """Cut a program out of a graph.
+
+    Parameters
+    ----------
+    graph
+        The whole graph.
+    outputs
+        Values to compute, one per output row.
+    inputs
+        Value -> input row; these are loaded instead of computed.
+    parameters
+        Value -> parameter index; likewise.
+    weight_row
+        Input row of the event weight.
+    """
+    g = Graph()
+    done: dict[int, int] = {}
+    for value, row in inputs.items():
+        done[value] = g.emit("input", payload=str(row))
+    for value, index in parameters.items():
+        done[value] = g.emit("parameter", payload=str(index))
+    for index in _needed(graph, outputs, done):
+        op, args, payload = graph.ops[index]
+        operands = tuple(done[arg] for arg in args)
+        if op == "weight":
+            done[index] = g.emit("input", payload=str(weight_row))
+        elif op in {"csqrt_re", "csqrt_im"}:
+            done[index] = _complex_root(g, *operands)[op == "csqrt_im"]
+        else:
+            done[index] = g.emit(op, *operands, payload=payload)
+    rows = [done[output] for output in outputs]
+    kept = live(g, rows)
+    new = {old: position for position, old in enumerate(kept)}
+    n_inputs = max([*inputs.values(), -1 if weight_row is None else weight_row, -1]) + 1
+    program = Program(
+        tuple(
+            (op, tuple(new[arg] for arg in args), payload)
+            for op, args, payload in (g.ops[old] for old in kept)
+        ),
+        n_inputs,
+        len(parameters),
+        tuple(new[row] for row in rows),
+    )
+    program.verify()
+    return program
+
+
+def _needed(graph: Graph, outputs: Sequence[int], available: Mapping[int, int]) -> list[int]:
+    needed: set[int] = set()
+    stack = [output for output in outputs if output not in available]
+    while stack:
+        index = stack.pop()
+        if index in needed:
+            continue
+        needed.add(index)
+        stack.extend(arg for arg in graph.ops[index][1] if arg not in available)
+    return sorted(needed)
+
+
+def _complex_root(g: Graph, x: int, y: int) -> tuple[int, int]:
+    """Principal root of ``x + iy`` without overflow; ``sqrt(-4 - 0i) = -2i``.
+
+    t = sqrt((|x| + |z|)/2); the root is (t, y/2t) right of the imaginary axis and
+    (|y|/2t, sign(y) t) left of it. |z| is scaled by the larger part.
+    """
+    zero, one, two = g.const(0.0), g.const(1.0), g.const(2.0)
+    left = g.emit("lt", x, zero)
+    ax = g.select(left, g.neg(x), x)
+    ay = g.select(g.emit("lt", y, zero), g.neg(y), y)
+    smaller = g.emit("lt", ax, ay)
+    large, small = g.select(smaller, ay, ax), g.select(smaller, ax, ay)
+    at_zero = g.emit("eq", large, zero)
+    ratio = g.div(small, g.select(at_zero, one, large))
+    modulus = g.mul(large, g.call("sqrt", g.add(one, g.mul(ratio, ratio))))
+    half = g.const(0.5)
+    t = g.call("sqrt", g.add(g.mul(half, ax), g.mul(half, modulus)))
+    across = g.div(ay, g.select(at_zero, one, g.mul(two, t)))
+    re = g.select(left, across, t)
+    im = g.emit("copysign", g.select(left, t, across), y)
+    return re, im

@@ -1,0 +1,251 @@
+"""Typed constructors of graph nodes: every shape rule and every kind rule in one place."""
+
+from __future__ import annotations
+
+import math
+
+from laddu_dask.errors import ExpressionError
+from laddu_dask.expr.node import PREDICATES, Node, Shape, make
+
+_INT32 = 2**31
+
+
+def constant(value: complex | float) -> Node:
+    """A literal; its bits are never altered.
+
+    A complex literal counts as real only when its imaginary part is +0.0: with -0.0 it lies on the
+    other side of a branch cut.
+    """
+    if isinstance(value, complex):
+        if value.imag != 0 or math.copysign(1.0, value.imag) < 0:
+            return make("const", data=value)
+        value = value.real
+    number = float(value)
+    return make("const", data=number, is_real=True, is_nonnegative=number >= 0)
+
+
+def is_predicate(node: Node) -> bool:
+    """Whether the node is a condition rather than a number."""
+    return node.op in PREDICATES
+
+
+def fail(operation: str, problem: str, *nodes: Node) -> ExpressionError:
+    """An error that names the operation and the operand shapes."""
+    shapes = [node.shape for node in nodes]
+    listed = ", ".join(describe_shape(shape) for shape in shapes)
+    return ExpressionError(
+        f"{operation}: {problem} (operands: {listed})", operation=operation, shapes=shapes
+    )
+
+
+def describe_shape(shape: Shape) -> str:
+    """``scalar``, ``vector of 3`` or ``2x3 matrix``."""
+    if not shape:
+        return "scalar"
+    if len(shape) == 1:
+        return f"vector of {shape[0]}"
+    return f"{shape[0]}x{shape[1]} matrix"
+
+
+def _numbers(operation: str, *nodes: Node) -> None:
+    for node in nodes:
+        if is_predicate(node):
+            raise fail(
+                operation,
+                "a condition is not a number; use where(condition, a, b) to choose a value",
+                *nodes,
+            )
+
+
+def _scalars(operation: str, *nodes: Node) -> None:
+    _numbers(operation, *nodes)
+    if any(node.shape for node in nodes):
+        raise fail(operation, "needs scalars", *nodes)
+
+
+def _broadcast(operation: str, a: Node, b: Node) -> Shape:
+    _numbers(operation, a, b)
+    if a.shape and b.shape and a.shape != b.shape:
+        raise fail(operation, "shapes differ", a, b)
+    return a.shape or b.shape
+
+
+def add(a: Node, b: Node) -> Node:
+    """Sum; a scalar is added to every element."""
+    return make(
+        "add",
+        (a, b),
+        shape=_broadcast("add", a, b),
+        is_real=a.is_real and b.is_real,
+        is_nonnegative=a.is_nonnegative and b.is_nonnegative,
+    )
+
+
+def sub(a: Node, b: Node) -> Node:
+    """Difference."""
+    return make("sub", (a, b), shape=_broadcast("subtract", a, b), is_real=a.is_real and b.is_real)
+
+
+def mul(a: Node, b: Node) -> Node:
+    """Product with at least one scalar factor; matrices multiply by ``@``."""
+    _numbers("multiply", a, b)
+    if a.shape and b.shape:
+        raise fail("multiply", "one factor must be a scalar; use @ or dot() for products", a, b)
+    both = a.is_nonnegative and b.is_nonnegative
+    return make(
+        "mul",
+        (a, b),
+        shape=a.shape or b.shape,
+        is_real=a.is_real and b.is_real,
+        is_nonnegative=both or (a is b and a.is_real),
+    )
+
+
+def div(a: Node, b: Node) -> Node:
+    """Quotient by a scalar."""
+    _numbers("divide", a, b)
+    if b.shape:
+        raise fail("divide", "the divisor must be a scalar", a, b)
+    return make(
+        "div",
+        (a, b),
+        shape=a.shape,
+        is_real=a.is_real and b.is_real,
+        is_nonnegative=a.is_nonnegative and b.is_nonnegative,
+    )
+
+
+def neg(a: Node) -> Node:
+    """Negative, of any shape."""
+    _numbers("negate", a)
+    return make("neg", (a,), shape=a.shape, is_real=a.is_real)
+
+
+def power(a: Node, exponent: int) -> Node:
+    """Integer power of a scalar; ``x**0`` is 1 for every x."""
+    _scalars("power", a)
+    if not -_INT32 <= exponent < _INT32:
+        raise fail("power", f"exponent {exponent} does not fit 32 bits", a)
+    return make(
+        "pow",
+        (a,),
+        int(exponent),
+        is_real=a.is_real,
+        is_nonnegative=a.is_real and (exponent % 2 == 0 or a.is_nonnegative),
+    )
+
+
+def unary(op: str, a: Node) -> Node:
+    """``sqrt exp log sin cos`` of a scalar; ``norm_sqr`` too."""
+    _scalars(op, a)
+    if op in {"sqrt", "log"}:
+        real = a.is_real and a.is_nonnegative
+        return make(op, (a,), is_real=real, is_nonnegative=real and op == "sqrt")
+    if op == "norm_sqr":
+        return make(op, (a,), is_real=True, is_nonnegative=True)
+    return make(op, (a,), is_real=a.is_real, is_nonnegative=a.is_real and op == "exp")
+
+
+def part(op: str, a: Node) -> Node:
+    """``real``, ``imag`` or ``conj``, element by element."""
+    _numbers(op, a)
+    if a.is_real and op != "imag":
+        return a
+    return make(op, (a,), shape=a.shape, is_real=op != "conj")
+
+
+def binary_real(op: str, a: Node, b: Node) -> Node:
+    """``atan2(y, x)`` and ``complex(re, im)``: only real parts of the operands enter."""
+    _scalars(op, a, b)
+    return make(op, (part("real", a), part("real", b)), is_real=op == "atan2")
+
+
+def vector(elements: tuple[Node, ...]) -> Node:
+    """A vector of scalars."""
+    if not elements:
+        raise ExpressionError("vector: needs at least one element", operation="vector", shapes=[])
+    _scalars("vector", *elements)
+    return make(
+        "vector", elements, shape=(len(elements),), is_real=all(e.is_real for e in elements)
+    )
+
+
+def matrix(rows: tuple[tuple[Node, ...], ...]) -> Node:
+    """A row-major matrix of scalars."""
+    if not rows or not rows[0]:
+        raise ExpressionError("matrix: needs at least one element", operation="matrix", shapes=[])
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        raise ExpressionError(
+            f"matrix: rows have different lengths {[len(row) for row in rows]}",
+            operation="matrix",
+            shapes=[(len(row),) for row in rows],
+        )
+    elements = tuple(element for row in rows for element in row)
+    _scalars("matrix", *elements)
+    return make(
+        "matrix",
+        elements,
+        shape=(len(rows), len(rows[0])),
+        is_real=all(e.is_real for e in elements),
+    )
+
+
+def element(a: Node, *index: int) -> Node:
+    """One element of a vector or matrix; negative indices count from the end."""
+    if len(index) != len(a.shape) or not a.shape:
+        raise fail("element", f"index {index} does not fit", a)
+    flat = 0
+    for i, size in zip(index, a.shape, strict=True):
+        position = i + size if i < 0 else i
+        if not 0 <= position < size:
+            raise ExpressionError(
+                f"element: index {i} is out of range for {describe_shape(a.shape)}",
+                operation="element",
+                shapes=[a.shape],
+            )
+        flat = flat * size + position
+    return make("element", (a,), flat, is_real=a.is_real)
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """Matrix-matrix, matrix-vector, or vector-vector product (no conjugation)."""
+    _numbers("matmul", a, b)
+    shapes = (len(a.shape), len(b.shape))
+    real = a.is_real and b.is_real
+    if shapes == (1, 1) and a.shape == b.shape:
+        return make("dot", (a, b), is_real=real)
+    if shapes == (2, 1) and a.shape[1] == b.shape[0]:
+        return make("matvec", (a, b), shape=(a.shape[0],), is_real=real)
+    if shapes == (2, 2) and a.shape[1] == b.shape[0]:
+        return make("matmul", (a, b), shape=(a.shape[0], b.shape[1]), is_real=real)
+    raise fail("matmul", "shapes do not chain", a, b)
+
+
+def compare(op: str, a: Node, b: Node) -> Node:
+    """``lt le eq ne`` of two real scalars; any comparison with NaN is false, ``ne`` included."""
+    _scalars("comparison", a, b)
+    if not (a.is_real and b.is_real):
+        raise fail("comparison", "complex numbers have no order; compare .real() or .norm_sqr()", a, b)
+    return make(op, (a, b))
+
+
+def logical(op: str, *nodes: Node) -> Node:
+    """``and or not`` of conditions."""
+    for node in nodes:
+        if not is_predicate(node):
+            raise fail(op, "needs conditions such as a < b", *nodes)
+    return make(op, nodes)
+
+
+def where(condition: Node, a: Node, b: Node) -> Node:
+    """`a` where the condition holds, else `b`."""
+    if not is_predicate(condition):
+        raise fail("where", "the first argument must be a condition such as a < b", condition)
+    _scalars("where", a, b)
+    return make(
+        "where",
+        (condition, a, b),
+        is_real=a.is_real and b.is_real,
+        is_nonnegative=a.is_nonnegative and b.is_nonnegative,
+    )

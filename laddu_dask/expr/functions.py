@@ -1,0 +1,160 @@
+"""Functions that start or join expressions: parameters, event columns, complex numbers, vectors."""
+
+from __future__ import annotations
+
+import builtins
+import cmath
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from laddu_dask.errors import ExpressionError
+from laddu_dask.expr import build
+from laddu_dask.expr.expression import Expr, Predicate, as_expr, as_node
+from laddu_dask.expr.node import make
+from laddu_dask.expr.parameters import ParameterSpec, define_parameter
+
+P4_COMPONENTS = ("e", "px", "py", "pz")
+
+
+def parameter(name: str, **options: Any) -> Expr:
+    """A real parameter of the model.
+
+    Parameters
+    ----------
+    name
+        Name shared by every use of the parameter, also across the terms of a likelihood.
+    **options
+        `initial`, `bounds`, `fixed`, `periodic`, `scale`, `unit`, `latex`, `description`; see
+        `laddu_dask.expr.parameters.define_parameter` for meaning, defaults and errors.
+    """
+    return _parameter(define_parameter(name, **options))
+
+
+def _parameter(spec: ParameterSpec) -> Expr:
+    constant = spec.fixed and spec.initial >= 0
+    return Expr.of(make("parameter", data=spec, is_real=True, is_nonnegative=constant))
+
+
+def cparameter(
+    name: str,
+    *,
+    initial: builtins.complex | None = None,
+    coordinates: str = "cartesian",
+    suffixes: tuple[str, str] | None = None,
+    bounds: Sequence[Any] = (None, None),
+    fixed: Sequence[float | None] = (None, None),
+) -> Expr:
+    """A complex parameter, made of two real ones.
+
+    Parameters
+    ----------
+    name
+        Common stem of the two names.
+    initial
+        Complex start value.
+    coordinates
+        ``"cartesian"`` (suffixes `` real`` and `` imag``) or ``"polar"`` (`` magnitude``,
+        `` phase``; the phase in radians).
+    suffixes
+        Other suffixes.
+    bounds, fixed
+        A pair, one entry for each real parameter.
+    """
+    if coordinates not in {"cartesian", "polar"}:
+        raise ValueError(f"coordinates must be 'cartesian' or 'polar', got {coordinates!r}")
+    polar = coordinates == "polar"
+    first, second = suffixes or ((" magnitude", " phase") if polar else (" real", " imag"))
+    starts: tuple[float | None, float | None] = (None, None)
+    if initial is not None:
+        value = builtins.complex(initial)
+        starts = cmath.polar(value) if polar else (value.real, value.imag)
+    pair = [
+        parameter(
+            name + suffix,
+            initial=None if held is not None else start,
+            bounds=limits,
+            fixed=held,
+        )
+        for suffix, start, limits, held in zip(
+            (first, second), starts, bounds, fixed, strict=True
+        )
+    ]
+    return polar_complex(*pair) if polar else complex(*pair)
+
+
+def scalar(name: str) -> Expr:
+    """The event column `name`, one real number per event."""
+    if not isinstance(name, str) or not name:
+        raise ExpressionError(
+            f"scalar: needs a non-empty column name, got {name!r}", operation="scalar", shapes=[]
+        )
+    return Expr.of(make("column", data=name, is_real=True))
+
+
+def p4_component(name: str, component: str) -> Expr:
+    """Component ``e``, ``px``, ``py`` or ``pz`` of the four-momentum `name` of the event.
+
+    It is the column ``<name>_<component>``, in GeV by habit; no unit is checked.
+    """
+    if component not in P4_COMPONENTS:
+        raise ExpressionError(
+            f"p4_component: component must be one of {P4_COMPONENTS}, got {component!r}",
+            operation="p4_component",
+            shapes=[],
+        )
+    return scalar(f"{name}_{component}")
+
+
+def complex(real: Any, imag: Any) -> Expr:
+    """``real + i imag``; only the real parts of the operands enter."""
+    return Expr.of(build.binary_real("complex", as_node(real), as_node(imag)))
+
+
+def cis(phase: Any) -> Expr:
+    """``exp(i phase)`` for a real phase in radians."""
+    angle = as_expr(phase).real()
+    return complex(angle.cos(), angle.sin())
+
+
+def polar_complex(magnitude: Any, phase: Any) -> Expr:
+    """``magnitude exp(i phase)`` for a real magnitude and a real phase in radians."""
+    return as_expr(magnitude) * cis(phase)
+
+
+def atan2(y: Any, x: Any) -> Expr:
+    """Angle of the point (x, y) in [-pi, pi]; only real parts enter."""
+    return Expr.of(build.binary_real("atan2", as_node(y), as_node(x)))
+
+
+def acos(x: Any) -> Expr:
+    """Arc cosine; see `Expr.acos`."""
+    return as_expr(x).acos()
+
+
+def vector(elements: Iterable[Any]) -> Expr:
+    """A vector of scalar expressions."""
+    return Expr.of(build.vector(tuple(as_node(e) for e in elements)))
+
+
+def matrix(rows: Iterable[Iterable[Any]]) -> Expr:
+    """A matrix from its rows."""
+    return Expr.of(build.matrix(tuple(tuple(as_node(e) for e in row) for row in rows)))
+
+
+def dot(a: Any, b: Any) -> Expr:
+    """Sum of products of two vectors, without conjugation."""
+    left, right = as_node(a), as_node(b)
+    if len(left.shape) != 1 or left.shape != right.shape:
+        raise build.fail("dot", "needs two vectors of one length", left, right)
+    return Expr.of(build.matmul(left, right))
+
+
+def where(condition: Predicate, a: Any, b: Any) -> Expr:
+    """`a` where the condition holds, else `b`; the other branch cannot spoil the result."""
+    if not isinstance(condition, Predicate):
+        raise ExpressionError(
+            f"where: the first argument must be a condition such as a < b, got {condition!r}",
+            operation="where",
+            shapes=[],
+        )
+    return Expr.of(build.where(condition.node, as_node(a), as_node(b)))

@@ -1,0 +1,69 @@
+"""Projections: the part of a model that carries certain tags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from laddu_dask.errors import ExpressionError
+from laddu_dask.expr import build
+from laddu_dask.expr.expression import Expr
+from laddu_dask.expr.node import Node, make, walk
+
+
+def tags(expr: Expr) -> tuple[str, ...]:
+    """Every tag in the graph, sorted."""
+    found: set[str] = set()
+    for node in walk(expr.node):
+        if node.op == "tagged" and isinstance(node.data, tuple):
+            found.update(node.data)
+    return tuple(sorted(found))
+
+
+def project(expr: Expr, wanted: str | Iterable[str]) -> Expr:
+    """Replace every tagged node that has none of the wanted tags by zero.
+
+    Untagged nodes stay, so in ``|a + b + c|**2`` with tags on a and b, projecting on a's tag keeps
+    c as well.
+
+    Raises
+    ------
+    ExpressionError
+        A tag that the model does not have, or no tag at all: projecting on it would silently give
+        a model without its tagged parts.
+    """
+    names = {wanted} if isinstance(wanted, str) else set(wanted)
+    known = tags(expr)
+    unknown = sorted(names - set(known))
+    if unknown or not names:
+        raise ExpressionError(
+            f"project: unknown tags {unknown}" if unknown else "project: no tag given",
+            operation="project",
+            shapes=[expr.shape],
+            tags=list(known),
+        )
+    done: dict[int, Node] = {}
+    for node in walk(expr.node):
+        args = tuple(done[id(arg)] for arg in node.args)
+        if node.op == "tagged" and isinstance(node.data, tuple) and not names & set(node.data):
+            done[id(node)] = _zero(node)
+        elif all(new is old for new, old in zip(args, node.args, strict=True)):
+            done[id(node)] = node
+        else:
+            done[id(node)] = make(
+                node.op,
+                args,
+                node.data,
+                shape=node.shape,
+                is_real=node.is_real,
+                is_nonnegative=node.is_nonnegative,
+            )
+    return Expr.of(done[id(expr.node)])
+
+
+def _zero(node: Node) -> Node:
+    zero = build.constant(0.0)
+    if len(node.shape) == 1:
+        return build.vector((zero,) * node.shape[0])
+    if len(node.shape) == 2:
+        return build.matrix(((zero,) * node.shape[1],) * node.shape[0])
+    return zero

@@ -1,0 +1,6 @@
+"""Programs made executable: one protocol, a NumPy interpreter, compiled CPU kernels, exact sums."""
+
+from laddu_dask.kernels.accumulator import Accumulator
+from laddu_dask.kernels.backend import Backend, Kernel, get_backend, padded
+
+__all__ = ["Accumulator", "Backend", "Kernel", "get_backend", "padded"]

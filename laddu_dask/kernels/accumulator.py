@@ -1,0 +1,199 @@
+"""Order-free exact accumulation.
+
+Bin j of a fixed grid has unit u_j = 2**(40 j). A number v is cut into digits from above,
+``d_j = round(rest / u_j)``, ``rest -= d_j u_j``; both steps are exact, and d_j depends on v alone.
+A state at level L keeps, for j = L, L-1, L-2, the sum of d_j over events as an exact integer. L is
+the least level whose top bin holds every |v| seen, so the whole state is a function of the multiset
+of values: no order, tile, lane, thread, chunk or worker appears in it. States merge exactly and are
+rounded once, at the root. What three bins drop is below ``N 2**-80 max|v|``.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.errors import LadduError
+
+BIN_BITS = 40
+FOLDS = 3
+LEVEL_MIN, LEVEL_MAX = -25, 24
+#: Values from here on, infinities and NaN are bad: they are located, not summed.
+LIMIT = 2.0**999
+NO_EVENT = 2**63 - 1
+#: Integers are kept as ``high * 2**26 + low``.
+LOW_BITS = 26
+
+Array = npt.NDArray[np.float64]
+
+
+def _magic(j: int) -> float:
+    """Adding and subtracting it rounds to a multiple of u_j; below the grid nothing is cut off."""
+    exponent = 52 + BIN_BITS * j
+    return math.ldexp(1.5, exponent) if exponent > -1074 else 0.0
+
+
+_BINS = range(LEVEL_MIN - FOLDS + 1, LEVEL_MAX + 1)
+#: Rounding constants by bin, starting at bin LEVEL_MIN - FOLDS + 1.
+MAGIC: Array = np.array([_magic(j) for j in _BINS])
+#: 1/u_j as two exact powers of two, whose product may lie outside the double range.
+INVERSE_UNIT: Array = np.array(
+    [
+        (
+            math.ldexp(1.0, (-BIN_BITS * j) // 2),
+            math.ldexp(1.0, -BIN_BITS * j - (-BIN_BITS * j) // 2),
+        )
+        for j in _BINS
+    ]
+)
+#: Values at level L must be smaller than this, starting at LEVEL_MIN.
+LEVEL_LIMIT: Array = np.array(
+    [math.ldexp(1.0, BIN_BITS * (level + 1) - 1) for level in range(LEVEL_MIN, LEVEL_MAX + 1)]
+)
+
+
+class Accumulator:
+    """Exact sums of several quantities over the same events.
+
+    Attributes
+    ----------
+    levels
+        Level of each quantity, int64 (n,).
+    words
+        Digit sums as (high, low) words from the top bin down, int64 (n, 3, 2).
+    meta
+        int64 (2,): number of good events, and index of the first bad one.
+    """
+
+    __slots__ = ("levels", "meta", "words")
+
+    def __init__(self, size: int) -> None:
+        self.levels = np.full(size, LEVEL_MIN, dtype=np.int64)
+        self.words = np.zeros((size, FOLDS, 2), dtype=np.int64)
+        self.meta = np.array([0, NO_EVENT], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    @property
+    def count(self) -> int:
+        """Events summed."""
+        return int(self.meta[0])
+
+    @property
+    def first_bad(self) -> int | None:
+        """Global index of the first event with a value that cannot be summed, if any."""
+        bad = int(self.meta[1])
+        return None if bad == NO_EVENT else bad
+
+    def merge(self, other: Accumulator) -> None:
+        """Add another state to this one, exactly."""
+        if len(other) != len(self):
+            raise LadduError(f"cannot merge accumulators of {len(self)} and {len(other)} sums")
+        target = np.maximum(self.levels, other.levels)
+        self._raise_to(target)
+        self.words += _raised(other.words, other.levels, target)
+        # Keep the low words short, so that any number of merges stays within 64 bits.
+        self.words[..., 0] += self.words[..., 1] >> LOW_BITS
+        self.words[..., 1] &= (1 << LOW_BITS) - 1
+        self.meta[0] += other.meta[0]
+        self.meta[1] = min(self.meta[1], other.meta[1])
+
+    def _raise_to(self, target: npt.NDArray[np.int64]) -> None:
+        if (target != self.levels).any():
+            self.words = _raised(self.words, self.levels, target)
+            self.levels = target.copy()
+
+    def add_rows(self, rows: Array, first_event: int) -> None:
+        """Add events given as rows of values, shape (n, events); the NumPy form of the kernel.
+
+        An event with any value that is not below `LIMIT` in modulus is left out whole and recorded.
+        """
+        if rows.shape[1] == 0:
+            return
+        with np.errstate(invalid="ignore"):
+            good = (np.abs(rows) < LIMIT).all(axis=0)
+        if not good.all():
+            bad = first_event + int(np.argmin(good))
+            self.meta[1] = min(int(self.meta[1]), bad)
+            rows = rows[:, good]
+        self.meta[0] += rows.shape[1]
+        if rows.shape[1] == 0:
+            return
+        largest = np.abs(rows).max(axis=1)
+        needed = LEVEL_MIN + np.searchsorted(LEVEL_LIMIT, largest, side="right")
+        self._raise_to(np.maximum(self.levels, needed))
+        for j in range(len(self)):
+            rest = rows[j]
+            for k in range(FOLDS):
+                index = int(self.levels[j]) - k - LEVEL_MIN + FOLDS - 1
+                digits = (rest + MAGIC[index]) - MAGIC[index]
+                rest = rest - digits
+                u0, u1 = INVERSE_UNIT[index]
+                total = int((digits * u0 * u1).astype(np.int64).sum())
+                self.words[j, k, 0] += total >> LOW_BITS
+                self.words[j, k, 1] += total & ((1 << LOW_BITS) - 1)
+
+    def round(self) -> Array:
+        """The sums, each rounded once to the nearest double; +0 for a sum of zero."""
+        return np.array([self._value(j) for j in range(len(self))], dtype=np.float64)
+
+    def _value(self, j: int) -> float:
+        total = 0
+        for k in range(FOLDS):
+            high, low = (int(word) for word in self.words[j, k])
+            total += ((high << LOW_BITS) + low) << (BIN_BITS * (FOLDS - 1 - k))
+        exponent = BIN_BITS * (int(self.levels[j]) - FOLDS + 1)
+        scale = Fraction(2) ** exponent
+        try:
+            return float(total * scale)
+        except OverflowError:
+            return math.copysign(math.inf, total)
+
+    def __eq__(self, other: object) -> bool:
+        """Equality of the states as integers."""
+        if not isinstance(other, Accumulator) or len(self) != len(other):
+            return NotImplemented
+        return self._integers() == other._integers()
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def _integers(self) -> tuple[object, ...]:
+        flat = self.words.reshape(-1, 2).tolist()
+        sums = tuple((high << LOW_BITS) + low for high, low in flat)
+        return (tuple(self.levels.tolist()), sums, tuple(self.meta.tolist()))
+
+    def to_bytes(self) -> bytes:
+        """Fixed-size little-endian record: size, meta, levels, words."""
+        parts = (self.meta, self.levels, self.words)
+        return struct.pack("<q", len(self)) + b"".join(p.astype("<i8").tobytes() for p in parts)
+
+    @classmethod
+    def from_bytes(cls, record: bytes) -> Accumulator:
+        """Inverse of `to_bytes`."""
+        numbers = np.frombuffer(record, dtype="<i8").astype(np.int64)
+        size = int(numbers[0])
+        if len(numbers) != 3 + size * (1 + 2 * FOLDS):
+            raise LadduError(f"accumulator record of {len(record)} bytes does not hold {size} sums")
+        self = cls(size)
+        self.meta = numbers[1:3].copy()
+        self.levels = numbers[3 : 3 + size].copy()
+        self.words = numbers[3 + size :].reshape(size, FOLDS, 2).copy()
+        return self
+
+
+def _raised(
+    words: npt.NDArray[np.int64], levels: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Words at higher levels: low bins are dropped, empty ones come in on top."""
+    if (levels == target).all():
+        return words
+    result = np.zeros_like(words)
+    for j, shift in enumerate((target - levels).tolist()):
+        if shift < FOLDS:
+            result[j, shift:] = words[j, : FOLDS - shift]
+    return result
