@@ -19,6 +19,12 @@ Elements = list[Pair]
 
 def lower(root: Node) -> tuple[Graph, Elements]:
     """Lower a graph; returns the IR and the elements of the root (one for a scalar)."""
+    graph, values = lower_all(root)
+    return graph, values[id(root)]
+
+
+def lower_all(root: Node) -> tuple[Graph, dict[int, Elements]]:
+    """Lower a graph; returns the IR and the elements of every node, by identity of the node."""
     g = Graph()
     values: dict[int, Elements] = {}
     conditions: dict[int, int] = {}
@@ -32,7 +38,7 @@ def lower(root: Node) -> tuple[Graph, Elements]:
                 values[id(node)] = [pairs.select(g, chosen, operands[0][0], operands[1][0])]
             else:
                 values[id(node)] = _RULES[node.op](g, node, operands)
-    return g, values[id(root)]
+    return g, values
 
 
 def _condition(

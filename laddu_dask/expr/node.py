@@ -97,7 +97,8 @@ def make(
 
 
 def _digest(op: str, args: tuple[Node, ...], data: Hashable) -> bytes:
-    state = hashlib.blake2b(op.encode(), digest_size=16)
+    # A length before each part keeps different contents from spelling the same bytes.
+    state = hashlib.blake2b(f"{len(op)}:{op}:{len(args)}:".encode(), digest_size=16)
     for arg in args:
         state.update(arg.digest)
     state.update(_data_bytes(data))

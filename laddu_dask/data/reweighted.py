@@ -1,0 +1,68 @@
+"""A fragment whose weights come from an array instead of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from laddu_dask.data.checks import checked_cut, digest
+from laddu_dask.data.fragment import Batch, Floats, Fragment
+
+__all__ = ["ASSIGNED_WEIGHT", "Reweighted"]
+
+ASSIGNED_WEIGHT = "weight (assigned)"
+"""Name under which weights that were given as an array appear in schemas and errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reweighted:
+    """A fragment with other weights.
+
+    Parameters
+    ----------
+    base
+        Unweighted fragment that gives the rows.
+    weights
+        float64, shape (base.rows,), finite.
+    """
+
+    base: Fragment
+    weights: Floats
+
+    @property
+    def rows(self) -> int:
+        return self.base.rows
+
+    @property
+    def offset(self) -> int:
+        return self.base.offset
+
+    @property
+    def source_row(self) -> int:
+        return self.base.source_row
+
+    @property
+    def label(self) -> str:
+        return self.base.label
+
+    @property
+    def file(self) -> str | None:
+        return self.base.file
+
+    @property
+    def fingerprint(self) -> str:
+        return digest("reweighted", self.base.fingerprint, np.ascontiguousarray(self.weights))
+
+    def cut(self, start: int, stop: int) -> Reweighted:
+        start, stop = checked_cut(self, start, stop)
+        return Reweighted(self.base.cut(start, stop), self.weights[start:stop])
+
+    def unweighted(self) -> Fragment:
+        return self.base
+
+    def read(self, columns: Sequence[str], batch_rows: int) -> Iterator[Batch]:
+        for batch in self.base.read(columns, batch_rows):
+            stop = batch.start + len(batch.weights)
+            yield batch._replace(weights=self.weights[batch.start : stop].copy())

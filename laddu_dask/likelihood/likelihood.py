@@ -1,0 +1,277 @@
+"""The sum of likelihood terms: parameters, plan, value, gradient, fit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.compiler import CompiledModel, ParameterLayout
+from laddu_dask.compiler.diagnose import evaluate_event
+from laddu_dask.errors import DataError, EvaluationError, ParameterError
+from laddu_dask.expr import ParameterSpec
+from laddu_dask.kernels import Accumulator
+from laddu_dask.likelihood.report import LikelihoodReport
+from laddu_dask.likelihood.terms import UnbinnedTerm
+from laddu_dask.memory import MemoryReport
+from laddu_dask.runtime import Execution, Pass, Reducer
+from laddu_dask.runtime.payload import Mode
+
+if TYPE_CHECKING:
+    from laddu_dask.fit import FitResult
+
+Vector = npt.NDArray[np.float64]
+Parameters = Sequence[float] | Vector | Mapping[str, float] | None
+
+
+class Likelihood:
+    """``-2 ln L`` of one or several terms that share parameters by name.
+
+    Parameters
+    ----------
+    terms
+        Terms such as `NLL`; names must be unique.
+    execution
+        Where and how to evaluate; in this process by default.
+
+    Raises
+    ------
+    DataError
+        A column that a model needs is missing, a sample is empty, or two terms share a name.
+    ParameterError
+        One parameter name with two definitions.
+
+    Notes
+    -----
+    Nothing is read or allocated before the first evaluation. Value and gradient have the same bits
+    for any number of partitions, threads or workers and for any storage or chunk size.
+    """
+
+    def __init__(self, terms: Sequence[UnbinnedTerm], execution: Execution | None = None) -> None:
+        if isinstance(terms, UnbinnedTerm):
+            raise TypeError("Likelihood takes a list of terms: ld.Likelihood([term])")
+        self.terms = tuple(terms)
+        if not self.terms:
+            raise DataError("a likelihood needs at least one term")
+        for term in self.terms:
+            if not isinstance(term, UnbinnedTerm):
+                raise TypeError(f"not a likelihood term: {term!r}")
+            if sum(other.name == term.name for other in self.terms) > 1:
+                raise DataError(
+                    f"two terms are called {term.name!r}; give each term its own name=",
+                    term=term.name,
+                )
+            term.check()
+        self.execution = execution or Execution()
+        self.layout = ParameterLayout.merge(term.model.layout.specs for term in self.terms)
+        position = {name: i for i, name in enumerate(self.layout.names)}
+        self._places = [
+            np.array([position[name] for name in term.model.parameter_names], dtype=np.intp)
+            for term in self.terms
+        ]
+        self._compiled: list[tuple[CompiledModel, CompiledModel]] = [
+            (term.model.compiled("log"), term.model.compiled("linear")) for term in self.terms
+        ]
+        passes = []
+        for term, (log, linear) in zip(self.terms, self._compiled, strict=True):
+            passes.append(Pass(f"{term.name}/data", term.data, log.programs))
+            passes.append(Pass(f"{term.name}/accepted_mc", term.accepted_mc, linear.programs))
+        self._reducer = Reducer(passes, self.execution)
+        self._yields: list[float] | None = None
+        self._evaluations = 0
+        self._evaluation_seconds = 0.0
+        self._preparation_seconds = 0.0
+
+    # parameters ----------------------------------------------------------------------------
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the free parameters, in the order of all vectors."""
+        return self.layout.names
+
+    @property
+    def parameters(self) -> tuple[ParameterSpec, ...]:
+        """Definitions of the free parameters, in the same order."""
+        return self.layout.free
+
+    @property
+    def default_parameters(self) -> Vector:
+        """Start values of the free parameters."""
+        return self.layout.defaults
+
+    def vector(self, parameters: Parameters = None) -> Vector:
+        """A parameter vector from a sequence, a mapping of names, or None for the start values.
+
+        Raises
+        ------
+        ParameterError
+            Unknown name or wrong length.
+        """
+        return self.layout.vector(parameters)
+
+    # evaluation ----------------------------------------------------------------------------
+
+    def value(self, parameters: Parameters = None) -> float:
+        """``-2 ln L`` at a parameter point.
+
+        Raises
+        ------
+        EvaluationError
+            A data intensity that is not positive, an intensity that is not finite, or a
+            normalisation integral that is not positive; names term, event, value and
+            sub-expression.
+        ParameterError
+            Unknown name or wrong length.
+        """
+        return self._evaluate(self.vector(parameters), "value")[0]
+
+    def value_and_gradient(self, parameters: Parameters = None) -> tuple[float, Vector]:
+        """``-2 ln L`` and its derivative with respect to each free parameter, in one pass.
+
+        Raises as `value` does.
+        """
+        value, gradient = self._evaluate(self.vector(parameters), "gradient")
+        assert gradient is not None
+        return value, gradient
+
+    def hessian(self, parameters: Parameters = None) -> Vector:
+        """Matrix of second derivatives, from central differences of the exact gradient.
+
+        Returns
+        -------
+        ndarray
+            Symmetric, shape (n, n); relative accuracy about 1e-9 for well-scaled parameters.
+        """
+        from laddu_dask.fit import hessian
+
+        return hessian(self, self.vector(parameters))
+
+    def _evaluate(self, vector: Vector, mode: Mode) -> tuple[float, Vector | None]:
+        if np.isnan(vector).any():
+            names = [n for n, v in zip(self.parameter_names, vector, strict=True) if np.isnan(v)]
+            raise ParameterError(f"parameters are NaN: {', '.join(names)}", names=names)
+        yields = self._prepare()
+        started = time.perf_counter()
+        local = [vector[places] for places in self._places]
+        frontiers = [
+            model.invariants.frontier(values)
+            for pair, values in zip(self._compiled, local, strict=True)
+            for model in pair
+        ]
+        sums = self._reducer.reduce(mode, frontiers)
+        total = 0.0
+        gradient = np.zeros(len(vector)) if mode == "gradient" else None
+        for index, term in enumerate(self.terms):
+            data, mc = sums[2 * index : 2 * index + 2]
+            self._check(term, "data", data, vector)
+            self._check(term, "accepted_mc", mc, vector)
+            data_sums, mc_sums = data.round(), mc.round()
+            term.check_integral(mc_sums[0])
+            total += term.combine(data_sums[0], mc_sums[0], yields[index])
+            if gradient is not None:
+                slope = term.integral_slope(mc_sums[0], yields[index])
+                log, linear = self._compiled[index]
+                values = local[index]
+                gradient[self._places[index]] += linear.invariants.gradient(
+                    values, slope * mc_sums[1:]
+                ) + log.invariants.gradient(values, -2.0 * data_sums[1:])
+        self._evaluations += 1
+        self._evaluation_seconds += time.perf_counter() - started
+        return total, gradient
+
+    def _prepare(self) -> list[float]:
+        """Open the session and sum the data weights, once."""
+        if self._yields is None:
+            started = time.perf_counter()
+            self._reducer.start()
+            sums = self._reducer.reduce("weights", [np.zeros(0)] * len(self._reducer.passes))
+            self._yields = [float(sums[2 * i].round()[0]) for i in range(len(self.terms))]
+            self._preparation_seconds = time.perf_counter() - started
+        return self._yields
+
+    def _check(self, term: UnbinnedTerm, role: str, sums: Accumulator, vector: Vector) -> None:
+        """Turn a bad event into an error that says what went wrong where."""
+        event = sums.first_bad
+        if event is None:
+            return
+        dataset = term.data if role == "data" else term.accepted_mc
+        columns = _event_columns(term, role, event)
+        values = dict(zip(self.parameter_names, vector.tolist(), strict=True))
+        value, culprit = evaluate_event(term.model.expr.node, columns, values)
+        what = f"the intensity is {value.real!r}" if value.imag == 0 else f"the model is {value!r}"
+        if culprit is not None:
+            problem = f"{what}; the first part that is not finite is {culprit}"
+        elif role == "data":
+            problem = f"{what}; the intensity of a data event must be positive"
+        else:
+            problem = f"{what}, and a derivative of it is not finite"
+        where = ", ".join(f"{name} = {number!r}" for name, number in columns.items())
+        raise EvaluationError(
+            f"term {term.name!r}, {role}, {dataset.row_label(event)}: {problem} "
+            f"(at {_format_parameters(values)}; event: {where})",
+            term=term.name,
+            role=role,
+            event=event,
+            value=value.real,
+            expression=culprit,
+        )
+
+    # plan, report, fit -----------------------------------------------------------------------
+
+    def plan(self) -> MemoryReport:
+        """Storage and chunk size of every data set, before anything is read. Prints as a table."""
+        return self._reducer.plan()
+
+    def report(self) -> LikelihoodReport:
+        """Plan, counters and the measured memory of every process. Prints as a table."""
+        self._prepare()
+        return LikelihoodReport(
+            plan=self._reducer.plan(),
+            workers=self._reducer.worker_info(),
+            evaluations=self._evaluations,
+            evaluation_seconds=self._evaluation_seconds,
+            preparation_seconds=self._preparation_seconds,
+            events=sum(item.dataset.n_events for item in self._reducer.passes),
+        )
+
+    def fit(
+        self, initial: Parameters = None, method: str = "migrad", **options: Any
+    ) -> FitResult:
+        """Minimise; see `laddu_dask.fit.fit` for options and the result."""
+        from laddu_dask.fit import fit
+
+        return fit(self, initial, method, **options)
+
+    def close(self) -> None:
+        """Release prepared partitions and threads, or the cluster's copies of them."""
+        self._reducer.close()
+        self._yields = None
+
+    def __enter__(self) -> Likelihood:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{type(term).__name__} {term.name!r}" for term in self.terms)
+        return f"<Likelihood of {names} with {len(self.parameter_names)} free parameters>"
+
+
+def _event_columns(term: UnbinnedTerm, role: str, event: int) -> dict[str, float]:
+    """The numbers of one event that the model reads."""
+    dataset = term.data if role == "data" else term.accepted_mc
+    names = term.model.columns
+    for fragment in dataset.fragments:
+        row = event - fragment.offset
+        if 0 <= row < fragment.rows:
+            (batch,) = fragment.cut(row, row + 1).read(names, 1)
+            return dict(zip(names, batch.values[:, 0].tolist(), strict=True))
+    raise DataError(f"term {term.name!r}, {role}: there is no event {event}")
+
+
+def _format_parameters(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} = {value!r}" for name, value in values.items()) or "no parameters"

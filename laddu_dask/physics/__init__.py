@@ -1,0 +1,68 @@
+"""Physics of amplitude models: vectors, frames, angles, line shapes. It only ever builds `Expr`.
+
+A formula is a small pure function in a file of its own kind, with its convention, range and source.
+Momenta and masses are in GeV by habit, angles in radians.
+"""
+
+from laddu_dask.physics.barriers import (
+    BarrierKind,
+    barrier_squared,
+    blatt_weisskopf,
+    blatt_weisskopf_custom,
+)
+from laddu_dask.physics.breakup import Sheet, kallen, q, q_squared, rho
+from laddu_dask.physics.frames import (
+    Angles,
+    Mandelstam,
+    angles,
+    gottfried_jackson_angles,
+    helicity_angles,
+    mandelstam,
+    production_angles,
+    production_normal,
+    to_rest_frame,
+)
+from laddu_dask.physics.line_shapes import (
+    breit_wigner,
+    relativistic_breit_wigner,
+    relativistic_breit_wigner_custom,
+)
+from laddu_dask.physics.polarization import (
+    linearly_polarized_intensity,
+    production_plane_angle,
+    zlm,
+)
+from laddu_dask.physics.spherical import spherical_harmonic
+from laddu_dask.physics.vectors import Vec3, Vec4
+from laddu_dask.physics.wigner import WignerD
+
+__all__ = [
+    "Angles",
+    "BarrierKind",
+    "Mandelstam",
+    "Sheet",
+    "Vec3",
+    "Vec4",
+    "WignerD",
+    "angles",
+    "barrier_squared",
+    "blatt_weisskopf",
+    "blatt_weisskopf_custom",
+    "breit_wigner",
+    "gottfried_jackson_angles",
+    "helicity_angles",
+    "kallen",
+    "linearly_polarized_intensity",
+    "mandelstam",
+    "production_angles",
+    "production_normal",
+    "production_plane_angle",
+    "q",
+    "q_squared",
+    "relativistic_breit_wigner",
+    "relativistic_breit_wigner_custom",
+    "rho",
+    "spherical_harmonic",
+    "to_rest_frame",
+    "zlm",
+]

@@ -1,0 +1,7 @@
+"""Running programs over partitions: in this process or on a Dask cluster, with the same bits."""
+
+from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.model import Model
+from laddu_dask.runtime.reduction import Pass, Reducer
+
+__all__ = ["Execution", "Model", "Pass", "Reducer"]

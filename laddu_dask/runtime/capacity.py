@@ -1,0 +1,86 @@
+"""What the processes of a session have: threads and the memory that a plan may use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from laddu_dask.errors import ExecutionError
+from laddu_dask.memory import HostMemory, host_memory
+from laddu_dask.runtime.execution import Execution
+
+#: Dask begins to spill a worker's data at this share of its limit; plans stay below it.
+DASK_TARGET = 0.6
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The processes that will share the events.
+
+    Attributes
+    ----------
+    threads
+        Threads of each process.
+    budget
+        Bytes that a plan may use in each process: the smallest of all.
+    """
+
+    threads: tuple[int, ...]
+    budget: int
+
+    @property
+    def total_threads(self) -> int:
+        """Threads of all processes."""
+        return sum(self.threads)
+
+    @property
+    def widest(self) -> int:
+        """Threads of the process with the most, which will hold the largest share."""
+        return max(self.threads)
+
+    def largest_share(self, events: int) -> int:
+        """Events in the process with the largest share."""
+        return -(-events * self.widest // self.total_threads)
+
+
+def local_capacity(execution: Execution) -> Capacity:
+    """Capacity of this process."""
+    memory = host_memory()
+    budget = execution.memory.host.resolve(memory.total, memory.available)
+    return Capacity((execution.local_threads,), budget)
+
+
+def cluster_capacity(client: Any, execution: Execution) -> Capacity:
+    """Capacity of the workers of a connected client.
+
+    Raises
+    ------
+    ExecutionError
+        The cluster has no worker yet.
+    """
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    memory: dict[str, HostMemory] = client.run(host_memory)
+    if not memory:
+        raise ExecutionError(
+            "the cluster has no workers, so no memory plan can be made; start workers, or wait for "
+            "them with client.wait_for_workers(n)",
+            option="cluster",
+        )
+    neighbours = Counter(_host(address) for address in memory)
+    budgets, threads = [], []
+    for address, found in memory.items():
+        worker = workers.get(address, {})
+        share = neighbours[_host(address)]
+        total, available = found.total // share, found.available // share
+        limit = worker.get("memory_limit")
+        if limit:
+            total, available = min(total, limit), min(available, int(DASK_TARGET * limit))
+        budgets.append(execution.memory.host.resolve(total, available))
+        threads.append(int(worker.get("nthreads", 1)))
+    return Capacity(tuple(threads), min(budgets))
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or address

@@ -1,0 +1,114 @@
+"""How to run: the options that every evaluation takes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from laddu_dask.errors import ExecutionError
+from laddu_dask.memory import MemoryPlan
+
+BackendName = Literal["auto", "interpreter", "cpu", "gpu"]
+Precision = Literal["f64", "f32"]
+Autodiff = Literal["auto", "forward", "reverse"]
+Normalization = Literal["auto", "general", "verify"]
+Storage = Literal["fastest", "resident", "spilled", "streaming"]
+
+#: Words that the interface reserves and this version does not serve yet. They are refused rather
+#: than replaced by something else.
+_NOT_YET = {
+    ("backend", "gpu"): "choose backend='cpu'",
+    ("precision", "f32"): "choose precision='f64'; float32 files are read and widened anyway",
+    ("autodiff", "forward"): "choose autodiff='reverse'; the derivatives are the same",
+    ("normalization", "verify"): "choose normalization='general', which sums over every event",
+    ("storage", "spilled"): "choose storage='streaming', which reads the source in every pass",
+}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where and how a likelihood or model is evaluated.
+
+    Attributes
+    ----------
+    backend
+        ``"cpu"``: compiled kernels; ``"interpreter"``: NumPy, nothing compiled; ``"auto"``: cpu.
+    precision
+        ``"f64"``.
+    autodiff
+        ``"reverse"`` or ``"auto"``.
+    normalization
+        ``"general"`` or ``"auto"``: the normalisation integral sums over every accepted event.
+    storage
+        ``"resident"``: prepared columns stay in memory; ``"streaming"``: every pass reads the
+        source; ``"fastest"``: resident where it fits the budget, else streaming.
+    threads
+        Threads of this process; None takes the processors that this process may use. On a cluster
+        the workers' own thread counts hold.
+    chunk_events
+        Most events worked on at once by a thread; None lets the planner decide. The planner may go
+        lower. Results do not depend on it.
+    memory
+        Budget of this process, or of each worker: ``"2 GiB"``, ``"50%"``, a number of bytes, a
+        `MemoryPlan`, or None for most of what is available.
+    cluster
+        None: in this process, without scheduler or open port. Else a Dask client, the address of a
+        scheduler, the path of a scheduler file, or a Dask cluster object.
+    partitions
+        Number of partitions of each data set; None chooses. Results do not depend on it.
+    """
+
+    backend: BackendName = "auto"
+    precision: Precision = "f64"
+    autodiff: Autodiff = "auto"
+    normalization: Normalization = "auto"
+    storage: Storage = "fastest"
+    threads: int | None = None
+    chunk_events: int | None = None
+    memory: Any = None
+    cluster: Any = field(default=None, compare=False)
+    partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        for option, words in (
+            ("backend", BackendName),
+            ("precision", Precision),
+            ("autodiff", Autodiff),
+            ("normalization", Normalization),
+            ("storage", Storage),
+        ):
+            value = getattr(self, option)
+            if value not in get_args(words):
+                raise ExecutionError(
+                    f"{option}={value!r} is not one of {', '.join(map(repr, get_args(words)))}",
+                    option=option,
+                )
+            advice = _NOT_YET.get((option, value))
+            if advice:
+                raise ExecutionError(
+                    f"{option}={value!r} is not available in this version; {advice}", option=option
+                )
+        for option in ("threads", "chunk_events", "partitions"):
+            value = getattr(self, option)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < 1
+            ):
+                raise ExecutionError(
+                    f"{option} must be a positive integer or None, got {value!r}", option=option
+                )
+        object.__setattr__(self, "memory", MemoryPlan.parse(self.memory))
+
+    @property
+    def backend_name(self) -> str:
+        """The backend that ``"auto"`` stands for."""
+        return "cpu" if self.backend == "auto" else self.backend
+
+    @property
+    def local_threads(self) -> int:
+        """Threads in this process."""
+        if self.threads is not None:
+            return self.threads
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1

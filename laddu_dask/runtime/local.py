@@ -1,0 +1,86 @@
+"""The in-process session: the same payload on threads, without scheduler or open port."""
+
+from __future__ import annotations
+
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Protocol
+
+from laddu_dask.errors import ExecutionError
+from laddu_dask.memory import host_memory, peak_resident_bytes, resident_bytes
+from laddu_dask.runtime.payload import Prepared, ReductionPayload
+from laddu_dask.runtime.worker_info import WorkerInfo
+
+
+class Session(Protocol):
+    """Prepared partitions that answer requests; in this process or on a cluster."""
+
+    def evaluate(self, request: bytes) -> dict[int, bytes]:
+        """One record per partition."""
+
+    def worker_info(self) -> tuple[WorkerInfo, ...]:
+        """Memory and threads of every process."""
+
+    def close(self) -> None:
+        """Release everything."""
+
+
+class LocalSession:
+    """Partitions prepared and evaluated by threads of this process.
+
+    Parameters
+    ----------
+    payload
+        What to prepare and evaluate.
+    threads
+        Size of the thread pool.
+    """
+
+    def __init__(self, payload: ReductionPayload, threads: int) -> None:
+        self._payload = payload
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="laddu-kernel")
+        self._prepared: list[Prepared] = []
+        try:
+            self._prepared = list(self._pool.map(payload.prepare, range(len(payload.tasks))))
+        except BaseException:
+            self.close()
+            raise
+
+    def evaluate(self, request: bytes) -> dict[int, bytes]:
+        """One accumulator record per partition."""
+        if len(self._prepared) != len(self._payload.tasks):
+            raise ExecutionError("this session is closed; make a new likelihood", option="cluster")
+        records = self._payload.evaluate(request, self._prepared, self._pool, lambda: False)
+        return dict(enumerate(records))
+
+    def worker_info(self) -> tuple[WorkerInfo, ...]:
+        """This process."""
+        return (
+            WorkerInfo(
+                address=f"this process ({socket.gethostname()}, pid {os.getpid()})",
+                nthreads=self._threads,
+                memory_limit=host_memory().total,
+                resident_bytes=resident_bytes(),
+                peak_resident_bytes=peak_resident_bytes(),
+                partitions=len(self._prepared),
+            ),
+        )
+
+    def close(self) -> None:
+        """Stop the threads and drop the partitions."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._prepared = []
+
+    def __enter__(self) -> LocalSession:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

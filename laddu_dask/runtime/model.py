@@ -1,0 +1,226 @@
+"""`Model`: an expression with its compiled forms, evaluated event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.compiler import CompiledModel, ParameterLayout, Transform, compile_model
+from laddu_dask.data import Dataset
+from laddu_dask.errors import DataError, EvaluationError
+from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
+from laddu_dask.runtime.eventwise import evaluate_rows
+from laddu_dask.runtime.execution import Execution
+
+Parameters = Sequence[float] | npt.NDArray[np.float64] | Mapping[str, float] | None
+
+#: An imaginary part up to this share of the modulus is rounding, not physics.
+REAL_TOLERANCE = 1e-12
+
+
+class Model:
+    """A scalar expression as a model; immutable and picklable.
+
+    Parameters
+    ----------
+    expr
+        The intensity, or any other scalar expression of parameters and event columns.
+
+    Raises
+    ------
+    ExpressionError
+        The expression is not a scalar.
+    ParameterError
+        One parameter name with two definitions.
+    """
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = as_expr(expr)
+        self.layout = ParameterLayout.of(self.expr.node)
+        self._compiled: dict[Transform, CompiledModel] = {}
+        self.compiled("complex")  # checks shape and kinds now, not when data arrive
+
+    def __reduce__(self) -> tuple[Any, tuple[Expr]]:
+        return Model, (self.expr,)
+
+    def __dask_tokenize__(self) -> tuple[str, str]:
+        return ("laddu-dask-model", self.digest)
+
+    @property
+    def digest(self) -> str:
+        """Content digest of the expression with all definitions of parameters."""
+        return self.expr.node.digest.hex()
+
+    def compiled(self, transform: Transform) -> CompiledModel:
+        """The compiled form for a transform; made once."""
+        if transform not in self._compiled:
+            self._compiled[transform] = compile_model(self.expr, transform)
+        return self._compiled[transform]
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the free parameters, in the order of all vectors."""
+        return self.layout.names
+
+    @property
+    def parameters(self) -> tuple[ParameterSpec, ...]:
+        """Definitions of all parameters, fixed ones included."""
+        return self.layout.specs
+
+    @property
+    def default_parameters(self) -> npt.NDArray[np.float64]:
+        """Start values of the free parameters."""
+        return self.layout.defaults
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Event columns that the model reads."""
+        return self.compiled("complex").programs.columns
+
+    def project(self, tags: str | Iterable[str]) -> Model:
+        """The model with only the tagged parts that carry one of `tags`.
+
+        Raises
+        ------
+        ExpressionError
+            Unknown tag.
+        """
+        return Model(project(self.expr, tags))
+
+    def evaluate(
+        self,
+        dataset: Dataset | None = None,
+        parameters: Parameters = None,
+        execution: Execution | None = None,
+        real: bool = False,
+    ) -> Any:
+        """Value at every event.
+
+        Parameters
+        ----------
+        dataset
+            The events; not needed by a model without event columns.
+        parameters
+            Vector in the order of `parameter_names`, or a mapping; start values otherwise.
+        execution
+            Where and how.
+        real
+            Return real numbers.
+
+        Returns
+        -------
+        ndarray
+            complex128 (or float64), shape (n_events,); a single number without a data set.
+
+        Raises
+        ------
+        DataError
+            Missing data set or column.
+        EvaluationError
+            `real` was asked for and some value has an imaginary part beyond rounding.
+        """
+        vector = self.layout.vector(parameters)
+        if dataset is None:
+            value, _ = self._without_events(vector)
+            values = np.array([value])
+        else:
+            rows = evaluate_rows(
+                self.compiled("complex"), dataset, vector, execution or Execution(), gradient=False
+            )
+            values = _complex(rows[0], rows[1])
+        result = _as_real(values) if real else values
+        return result if dataset is not None else result[0]
+
+    def value_and_gradient(
+        self,
+        dataset: Dataset | None = None,
+        parameters: Parameters = None,
+        execution: Execution | None = None,
+    ) -> tuple[Any, npt.NDArray[np.complex128]]:
+        """Value and derivative with respect to each free parameter at every event.
+
+        Returns
+        -------
+        values, gradient
+            complex128, shapes (n_events,) and (n_events, n_parameters); without a data set a
+            number and shape (n_parameters,).
+        """
+        vector = self.layout.vector(parameters)
+        if dataset is None:
+            return self._without_events(vector)
+        model = self.compiled("complex")
+        rows = evaluate_rows(model, dataset, vector, execution or Execution(), gradient=True)
+        n = model.invariants.n_adjoints
+        adjoints = _complex(rows[2 : 2 + n], rows[2 + n : 2 + 2 * n])
+        gradient = adjoints.T @ model.invariants.jacobian(vector)
+        return _complex(rows[0], rows[1]), gradient.astype(np.complex128)
+
+    def _without_events(
+        self, vector: npt.NDArray[np.float64]
+    ) -> tuple[np.complex128, npt.NDArray[np.complex128]]:
+        if self.columns:
+            raise DataError(
+                f"the model reads the event columns {', '.join(self.columns)}; pass a data set",
+                columns=list(self.columns),
+            )
+        one_event = Dataset.from_arrays(scalars={"": np.zeros(1)})
+        values, gradient = self.value_and_gradient(
+            one_event, vector, Execution(backend="interpreter", threads=1)
+        )
+        return values[0], gradient[0]
+
+    def explain(self) -> str:
+        """What the compiler made of the expression, in words and numbers."""
+        lines = [
+            f"parameters: {', '.join(self.parameter_names) or 'none'}",
+            f"event columns: {', '.join(self.columns) or 'none'}",
+        ]
+        for transform in ("linear", "log"):
+            compiled = self.compiled(transform)
+            programs = compiled.programs
+            lines += [
+                f"{transform} reduction: {programs.n_cached} cached columns "
+                f"({8 * (programs.n_cached + 1)} bytes per event with the weight), "
+                f"{programs.gradient.n_parameters} frontier values, "
+                f"{compiled.invariants.n_adjoints} of them differentiated",
+                f"  prepare {len(programs.prepare.instructions)} operations per event, once; "
+                f"value {len(programs.value.instructions)}, "
+                f"value and gradient {len(programs.gradient.instructions)} per evaluation",
+            ]
+        return "\n".join(lines)
+
+    def kernel_source(self, transform: Transform = "linear") -> str:
+        """The value-and-gradient program as text, one operation per line."""
+        program = self.compiled(transform).programs.gradient
+        lines = []
+        for index, (op, args, payload) in enumerate(program.instructions):
+            operands = ", ".join(f"v{arg}" for arg in args) or str(payload)
+            lines.append(f"v{index} = {op}({operands})")
+        lines.append("return " + ", ".join(f"v{output}" for output in program.outputs))
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Model {self.expr!r} with {len(self.parameter_names)} free parameters>"
+
+
+def _complex(re: npt.NDArray[np.float64], im: npt.NDArray[np.float64]) -> Any:
+    values = np.empty(re.shape, dtype=np.complex128)
+    values.real, values.imag = re, im  # re + 1j*im would turn an infinite part into NaN
+    return values
+
+
+def _as_real(values: npt.NDArray[np.complex128]) -> npt.NDArray[np.float64]:
+    large = np.abs(values.imag) > REAL_TOLERANCE * np.abs(values)
+    if large.any():
+        event = int(np.argmax(large))
+        raise EvaluationError(
+            f"real=True, but the value {values[event]} of event {event} is complex; take .real() "
+            "or .norm_sqr() in the expression",
+            event=event,
+            value=complex(values[event]),
+        )
+    return values.real.copy()

@@ -1,0 +1,144 @@
+"""Prepared partitions: the cached columns of a model, kept or recomputed.
+
+Both kinds give the same chunks of cached columns, so a reduction does not know which it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.compiler import EventPrograms
+from laddu_dask.errors import DataError
+from laddu_dask.kernels import get_backend, padded
+from laddu_dask.runtime.partitions import Partition
+
+Array = npt.NDArray[np.float64]
+_NO_PARAMETERS: Array = np.zeros(0)
+
+
+class Chunk(NamedTuple):
+    """Prepared events.
+
+    Attributes
+    ----------
+    first_event
+        Global index of the first event.
+    events
+        Number of events.
+    columns
+        Cached columns, then the weight: shape (n_cached + 1, padded events).
+    """
+
+    first_event: int
+    events: int
+    columns: Array
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to prepare the partitions of one data set for one model.
+
+    Attributes
+    ----------
+    label
+        Names the data set in errors, for example ``signal/data``.
+    programs
+        The event programs.
+    backend
+        Name of the backend.
+    storage
+        ``"resident"`` or ``"streaming"``.
+    chunk_events
+        Most events decoded and prepared at once.
+    """
+
+    label: str
+    programs: EventPrograms
+    backend: str
+    storage: str
+    chunk_events: int
+
+    def prepare(self, partition: Partition) -> PreparedPartition:
+        """A prepared partition of the planned kind."""
+        if self.storage == "streaming":
+            return StreamingPartition(self, partition)
+        columns = np.empty((self.programs.n_cached + 1, padded(partition.events)))
+        done = 0
+        for chunk in _prepare_chunks(self, partition):
+            columns[:, done : done + chunk.events] = chunk.columns[:, : chunk.events]
+            done += chunk.events
+        if done:
+            columns[:, done:] = columns[:, done - 1 : done]
+        return ResidentPartition(partition.first_event, done, columns)
+
+
+class ResidentPartition:
+    """Cached columns in memory."""
+
+    def __init__(self, first_event: int, events: int, columns: Array) -> None:
+        self.first_event, self.events, self.columns = first_event, events, columns
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Everything at once; a resident chunk costs nothing more."""
+        if self.events:
+            yield Chunk(self.first_event, self.events, self.columns)
+
+    def weights(self) -> Iterator[Array]:
+        """Weights of the events."""
+        yield self.columns[-1, : self.events]
+
+    def __sizeof__(self) -> int:
+        """Bytes held; Dask accounts for the partition by it."""
+        return object.__sizeof__(self) + int(self.columns.nbytes)
+
+
+class StreamingPartition:
+    """A recipe that is followed again in every pass."""
+
+    def __init__(self, recipe: Recipe, partition: Partition) -> None:
+        self.recipe, self.partition = recipe, partition
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read and prepare, one chunk after the other."""
+        return _prepare_chunks(self.recipe, self.partition)
+
+    def weights(self) -> Iterator[Array]:
+        """Weights of the events; no other column is read."""
+        for fragment in self.partition.fragments:
+            for batch in fragment.read((), self.recipe.chunk_events):
+                yield batch.weights
+
+
+PreparedPartition = ResidentPartition | StreamingPartition
+
+
+def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
+    programs = recipe.programs
+    kernel = get_backend(recipe.backend).compile(programs.prepare)
+    first = partition.first_event
+    for fragment in partition.fragments:
+        rows = 0
+        for batch in fragment.read(programs.columns, recipe.chunk_events):
+            events = batch.weights.shape[0]
+            width = padded(events)
+            source = np.empty((len(programs.columns), width))
+            source[:, :events] = batch.values
+            source[:, events:] = source[:, events - 1 : events]
+            columns = np.empty((programs.n_cached + 1, width))
+            kernel.map(source, _NO_PARAMETERS, columns[:-1])
+            columns[-1, :events] = batch.weights
+            columns[-1, events:] = 0.0
+            yield Chunk(first, events, columns)
+            first += events
+            rows += events
+        if rows != fragment.rows:
+            raise DataError(
+                f"{recipe.label}: {fragment.label} gave {rows} events where its description "
+                f"promised {fragment.rows}; it changed while it was in use, open it again",
+                file=fragment.file,
+            )

@@ -1,0 +1,227 @@
+"""Sums over the events of several data sets, wherever they lie.
+
+The reducer plans, opens a session when it is first needed, and turns the records of the partitions
+into one exact accumulator per pass. It checks in every evaluation that no event was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.compiler import EventPrograms
+from laddu_dask.data import Dataset
+from laddu_dask.errors import DataError, ExecutionError
+from laddu_dask.kernels import Accumulator
+from laddu_dask.memory import DatasetRequest, Lease, LeasePool, MemoryReport, plan_datasets
+from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
+from laddu_dask.runtime.cluster import ClusterSession
+from laddu_dask.runtime.cluster_link import connect
+from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.local import LocalSession, Session
+from laddu_dask.runtime.partitions import partition_dataset
+from laddu_dask.runtime.payload import Mode, ReductionPayload, encode_request
+from laddu_dask.runtime.preparation import Recipe
+from laddu_dask.runtime.worker_info import WorkerInfo
+
+Array = npt.NDArray[np.float64]
+
+#: Smaller partitions cost more in dispatch than they gain in balance.
+SMALLEST_PARTITION = 16384
+#: Partitions per thread: enough to even out threads of different speed.
+PARTITIONS_PER_THREAD = 2
+#: Bookkeeping of one prepared chunk.
+FIXED_BYTES = 1024
+#: Fewest events that are worth a chunk of their own, unless the user asks for smaller ones.
+SMALLEST_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One data set and the programs that run over it.
+
+    Attributes
+    ----------
+    label
+        Names the pass in plans and errors, for example ``signal/data``.
+    dataset
+        The events.
+    programs
+        The event programs.
+    """
+
+    label: str
+    dataset: Dataset
+    programs: EventPrograms
+
+
+class Reducer:
+    """Plans and evaluates passes.
+
+    Parameters
+    ----------
+    passes
+        The passes; their order is that of all results.
+    execution
+        Where and how.
+    """
+
+    def __init__(self, passes: Sequence[Pass], execution: Execution) -> None:
+        self.passes = tuple(passes)
+        self.execution = execution
+        self._session: Session | None = None
+        self._client: Any = None
+        self._owns_client = False
+        self._capacity: Capacity | None = None
+        self._plan: MemoryReport | None = None
+        self._pool: LeasePool | None = None
+        self._leases: list[Lease] = []
+
+    # planning ------------------------------------------------------------------------------
+
+    def capacity(self) -> Capacity:
+        """Threads and budget; connects to the cluster if there is one."""
+        if self._capacity is None:
+            if self.execution.cluster is None:
+                self._capacity = local_capacity(self.execution)
+            else:
+                if self._client is None:
+                    self._client, self._owns_client = connect(self.execution.cluster)
+                self._capacity = cluster_capacity(self._client, self.execution)
+        return self._capacity
+
+    def plan(self) -> MemoryReport:
+        """Storage and chunk size of every pass, decided before any event is read.
+
+        Raises
+        ------
+        MemoryBudgetError
+            The budget is too small for the smallest chunk, or for resident storage.
+        """
+        if self._plan is None:
+            capacity = self.capacity()
+            requests = [self._request(item, capacity) for item in self.passes]
+            decisions = plan_datasets(
+                requests,
+                capacity.budget,
+                self.execution.storage,  # type: ignore[arg-type]  # "spilled" was refused
+                self.execution.chunk_events,
+            )
+            self._plan = MemoryReport(decisions)
+        return self._plan
+
+    def _request(self, item: Pass, capacity: Capacity) -> DatasetRequest:
+        programs = item.programs
+        cached = 8 * (programs.n_cached + 1)
+        source = 8 * (len(programs.columns) + 1)
+        return DatasetRequest(
+            label=item.label,
+            events=capacity.largest_share(item.dataset.n_events),
+            cache_bytes_per_event=cached,
+            source_bytes_per_event=source,
+            fixed_bytes=FIXED_BYTES,
+            # a prepared chunk before it is stored, and the padded copy of the source
+            transient_bytes_per_event=cached + source,
+            tasks_in_flight=capacity.widest,
+            minimum_chunk=min(self.execution.chunk_events or SMALLEST_CHUNK, SMALLEST_CHUNK),
+            fragments=max(len(item.dataset.fragments), 1),
+        )
+
+    def _partition_count(self, dataset: Dataset, threads: int) -> int:
+        if self.execution.partitions is not None:
+            return self.execution.partitions
+        most = max(PARTITIONS_PER_THREAD * threads, 1)
+        return max(min(most, -(-dataset.n_events // SMALLEST_PARTITION)), 1)
+
+    # evaluation ----------------------------------------------------------------------------
+
+    def start(self) -> Session:
+        """Prepare all partitions; does nothing when that has been done."""
+        if self._session is None:
+            decisions = self.plan().decisions
+            recipes, tasks = [], []
+            threads = self.capacity().total_threads
+            for index, (item, decision) in enumerate(zip(self.passes, decisions, strict=True)):
+                recipes.append(
+                    Recipe(
+                        item.label,
+                        item.programs,
+                        self.execution.backend_name,
+                        decision.strategy,
+                        max(decision.chunk_events, 1),
+                    )
+                )
+                count = self._partition_count(item.dataset, threads)
+                tasks += [(index, part) for part in partition_dataset(item.dataset, count)]
+            payload = ReductionPayload(tuple(recipes), tuple(tasks))
+            self._owner = [index for index, _ in tasks]
+            self._pool = LeasePool("host", self.capacity().budget)
+            self._leases = [self._pool.reserve(d.resident_bytes, d.label) for d in decisions]
+            if self._client is None:
+                self._session = LocalSession(payload, self.execution.local_threads)
+            else:
+                self._session = ClusterSession(self._client, payload, len(tasks))
+        return self._session
+
+    def reduce(self, mode: Mode, frontiers: Sequence[Array]) -> list[Accumulator]:
+        """One accumulator per pass.
+
+        Parameters
+        ----------
+        mode
+            What to sum; see `laddu_dask.runtime.payload.Mode`.
+        frontiers
+            Frontier values of each pass.
+
+        Raises
+        ------
+        DataError
+            Fewer or more events were reduced than the sources promised.
+        """
+        session = self.start()
+        assert self._pool is not None
+        transient = max((d.transient_bytes for d in self.plan().decisions), default=0)
+        with self._pool.reserve(transient, "a pass over the events"):
+            records = session.evaluate(encode_request(mode, frontiers))
+        if len(records) != len(self._owner):
+            raise ExecutionError(
+                f"{len(records)} of {len(self._owner)} partitions answered", option="cluster"
+            )
+        totals: list[Accumulator | None] = [None] * len(self.passes)
+        for task, record in sorted(records.items()):
+            accumulator = Accumulator.from_bytes(record)
+            known = totals[self._owner[task]]
+            if known is None:
+                totals[self._owner[task]] = accumulator
+            else:
+                known.merge(accumulator)
+        results = [total for total in totals if total is not None]
+        for item, total in zip(self.passes, results, strict=True):
+            if total.first_bad is None and total.count != item.dataset.n_events:
+                raise DataError(
+                    f"{item.label}: {total.count} events were summed, the sources promised "
+                    f"{item.dataset.n_events}; a file changed while it was in use"
+                )
+        return results
+
+    def worker_info(self) -> tuple[WorkerInfo, ...]:
+        """Memory and threads of every process that holds partitions."""
+        return self.start().worker_info()
+
+    def close(self) -> None:
+        """Release partitions, and the connection if it was opened here."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        for lease in self._leases:
+            lease.release()
+        self._leases = []
+        if self._client is not None and self._owns_client:
+            self._client.close()
+        self._client = None
+        self._capacity = None
+        self._plan = None
