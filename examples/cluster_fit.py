@@ -24,15 +24,15 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         data, accepted_mc = write_samples(Path(folder), batches=4, batch_events=20_000, seed=1)
         term = ld.NLL(model(), data=ld.read_parquet(data), accepted_mc=ld.read_parquet(accepted_mc))
-        here = ld.Likelihood([term])
-        start = here.default_parameters
-        value, gradient = here.value_and_gradient(start)
+        with ld.Likelihood([term]) as here:
+            start = here.default_parameters
+            value, gradient = here.value_and_gradient(start)
 
         with (
             LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
             Client(cluster) as client,
+            ld.Likelihood([term], execution=ld.Execution(cluster=client)) as there,
         ):
-            there = ld.Likelihood([term], execution=ld.Execution(cluster=client))
             cluster_value, cluster_gradient = there.value_and_gradient(start)
             print(f"-2 ln L here        {value.hex()}\n-2 ln L on workers  {cluster_value.hex()}")
             assert cluster_value == value

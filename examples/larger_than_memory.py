@@ -23,7 +23,7 @@ BUDGET = 12 * MIB  # for each worker
 TIMES_LARGER = 10
 # Beyond the budget: what the allocators of Arrow and of the C library keep for reuse, and the
 # messages of Dask. Much less than the share of the files that each worker reads.
-SLACK = 64 * MIB
+SLACK = 48 * MIB
 
 BATCHES = 180
 BATCH_EVENTS = 16_384
@@ -60,15 +60,16 @@ def main() -> None:
         ):
             # A few events first: imports, compiled kernels and connections are then in place, and
             # what comes on top of them is due to the data.
-            warm_up = likelihood(*small_files, client)
-            warm_up.value_and_gradient(warm_up.default_parameters)
-            baseline = peaks(warm_up)
+            with likelihood(*small_files, client) as warm_up:
+                warm_up.value_and_gradient(warm_up.default_parameters)
+                baseline = peaks(warm_up)
 
-            fitted = likelihood(*files, client)
-            print(fitted.plan())
-            check(fitted.fit())
+            with likelihood(*files, client) as fitted:
+                print(fitted.plan())
+                check(fitted.fit())
+                peak_after = peaks(fitted)
 
-            for worker, peak in peaks(fitted).items():
+            for worker, peak in peak_after.items():
                 allowed = baseline[worker] + BUDGET + SLACK
                 print(
                     f"{worker}: {baseline[worker] / MIB:.0f} MiB before the data, peak "

@@ -17,18 +17,15 @@ def main() -> None:
     """Write two samples, fit, and compare with the truth."""
     with TemporaryDirectory() as folder:
         data, accepted_mc = write_samples(Path(folder), batches=4, batch_events=20_000, seed=1)
-        likelihood = ld.Likelihood(
-            [
-                ld.NLL(
-                    model(),
-                    data=ld.read_parquet(data),
-                    accepted_mc=ld.read_parquet(accepted_mc),
-                    name="K_S K_S",
-                )
-            ]
+        term = ld.NLL(
+            model(),
+            data=ld.read_parquet(data),
+            accepted_mc=ld.read_parquet(accepted_mc),
+            name="K_S K_S",
         )
-        print(likelihood.plan())
-        check(likelihood.fit())
+        with ld.Likelihood([term]) as likelihood:
+            print(likelihood.plan())
+            check(likelihood.fit())
 
 
 if __name__ == "__main__":

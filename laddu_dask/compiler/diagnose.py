@@ -28,17 +28,19 @@ def evaluate_event(
     Returns
     -------
     value, culprit
-        The value, and the text of the first sub-expression (operands first) that is not finite
-        although its operands are; None if everything is finite.
+        The value, and the text of the sub-expression in which its NaN or infinity began: not finite
+        although its operands are; None if the value is finite.
     """
     graph, values = lower_all(root)
-    leaves, numbers = {}, []
+    leaves: dict[int, int] = {}
+    numbers: list[float] = []
     for index, (op, _, payload) in enumerate(graph.ops):
         if op in {"column", "parameter"}:
             leaves[index] = len(numbers)
             numbers.append((columns if op == "column" else parameters)[str(payload)])
     order = [node for node in walk(root) if node.op not in PREDICATES]
-    outputs, spans = [], []
+    outputs: list[int] = []
+    spans: list[int] = []
     for node in order:
         spans.append(len(outputs))
         for pair in values[id(node)]:
@@ -46,12 +48,25 @@ def evaluate_event(
     program = cut(graph, outputs, {}, leaves)
     results = run_scalar(program.instructions, numbers, program.outputs)
     value = complex(results[-2], results[-1])
-    finite: dict[int, bool] = {}
-    culprit: str | None = None
-    for node, start in zip(order, spans, strict=True):
-        stop = start + 2 * len(values[id(node)])
-        finite[id(node)] = all(math.isfinite(x) for x in results[start:stop])
-        operands = all(finite.get(id(arg), True) for arg in node.args)
-        if culprit is None and not finite[id(node)] and operands:
-            culprit = equation(node)
-    return value, culprit
+    bad = {
+        id(node)
+        for node, start in zip(order, spans, strict=True)
+        if not all(map(math.isfinite, results[start : start + 2 * len(values[id(node)])]))
+    }
+    return value, _origin(root, bad)
+
+
+def _origin(root: Node, bad: set[int]) -> str | None:
+    """Text of the bad node below the root that no bad operand explains, on the way of the NaN.
+
+    Only the way down through bad nodes counts: a branch that `where` did not take, or an infinity
+    under a reciprocal, has done no harm.
+    """
+    if id(root) not in bad:
+        return None
+    node = root
+    while True:
+        worse = [arg for arg in node.args if id(arg) in bad]
+        if not worse:
+            return equation(node)
+        node = worse[0]

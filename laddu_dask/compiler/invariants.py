@@ -7,7 +7,7 @@ always on the client, so that every worker and backend receives the same bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,12 +131,17 @@ def _call(
 
 
 def split_invariants(
-    graph: Graph, frontier: Sequence[int], n_adjoints: int, layout: ParameterLayout
+    graph: Graph,
+    frontier: Sequence[int],
+    n_adjoints: int,
+    layout: ParameterLayout,
+    optional: Collection[int] = (),
 ) -> Invariants:
     """Cut the parameter-only program out of a graph.
 
     `frontier` lists the parameter-only values that kernels read; adjoints arrive for the first
-    `n_adjoints` of them.
+    `n_adjoints` of them. Those at the positions `optional` are read in branches only: a zero
+    adjoint says that no event took the branch.
     """
     position = {name: i for i, name in enumerate(layout.names)}
     leaves = {
@@ -150,8 +155,11 @@ def split_invariants(
     # adjoints are inputs.
     scalar, renamed = _copy(graph, frontier)
     total: int | None = None
+    guarded: set[int] = set()
     for k in range(n_adjoints):
         adjoint = scalar.emit("column", payload=f"adjoint{k}")
+        if k in optional:
+            guarded.add(adjoint)
         term = scalar.mul(adjoint, renamed[frontier[k]])
         total = term if total is None else scalar.add(total, term)
     names = layout.names
@@ -159,7 +167,7 @@ def split_invariants(
         zero = scalar.const(0.0)
         outputs = [zero for _ in names]
     else:
-        found = _gradients(scalar, total)
+        found = _gradients(scalar, total, guarded)
         outputs = [found.get(name, scalar.const(0.0)) for name in names]
     inputs = {
         index: (
@@ -189,7 +197,7 @@ def _copy(graph: Graph, outputs: Sequence[int]) -> tuple[Graph, dict[int, int]]:
     return new, done
 
 
-def _gradients(graph: Graph, root: int) -> dict[str, int]:
+def _gradients(graph: Graph, root: int, guarded: set[int]) -> dict[str, int]:
     """Adjoints of the parameter leaves below `root`."""
     kinds = graph.kinds
     # Parameters alone form the frontier of this sweep: every other parameter-dependent value is
@@ -197,5 +205,5 @@ def _gradients(graph: Graph, root: int) -> dict[str, int]:
     for index, (op, _, _) in enumerate(graph.ops):
         if op != "parameter" and kinds[index] & PARAMETER:
             kinds[index] = PARAMETER | 1
-    reached = adjoints(graph, root, graph.const(1.0))
+    reached = adjoints(graph, root, graph.const(1.0), guarded)
     return {str(graph.ops[index][2]): adjoint for index, adjoint in reached.items()}

@@ -27,9 +27,7 @@ class ParameterLayout:
     @classmethod
     def of(cls, root: Node) -> ParameterLayout:
         """Layout of one graph. Parameters that cancel out keep their place."""
-        return cls.merge(
-            [node.data] for node in walk(root) if isinstance(node.data, ParameterSpec)
-        )
+        return cls.merge([node.data] for node in walk(root) if isinstance(node.data, ParameterSpec))
 
     @classmethod
     def merge(cls, groups: Iterable[Iterable[ParameterSpec]]) -> ParameterLayout:
@@ -90,12 +88,7 @@ class ParameterLayout:
             return self.defaults
         if isinstance(values, Mapping):
             return self._from_mapping(values)
-        if isinstance(values, (str, bytes)):
-            raise ParameterError(f"parameters must be numbers or a mapping, got {values!r}")
-        try:
-            vector = np.array(values, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ParameterError(f"parameters must be real numbers, got {values!r}") from None
+        vector = _real_numbers(values)
         if vector.shape != (len(self.names),):
             raise ParameterError(
                 f"expected {len(self.names)} parameters ({', '.join(self.names)}), "
@@ -111,15 +104,16 @@ class ParameterLayout:
         for name, value in values.items():
             if name not in position:
                 raise self.unknown(name)
-            vector[position[name]] = float(value)
+            number = _real_numbers(value)
+            if number.shape:
+                raise ParameterError(f"parameter {name!r} is one number, got {value!r}", name=name)
+            vector[position[name]] = number
         return vector
 
     def unknown(self, name: str) -> ParameterError:
         """The error for a name that is not a free parameter."""
         if any(spec.name == name for spec in self.specs):
-            return ParameterError(
-                f"parameter {name!r} is fixed and takes no value here", name=name
-            )
+            return ParameterError(f"parameter {name!r} is fixed and takes no value here", name=name)
         near = difflib.get_close_matches(str(name), self.names, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         return ParameterError(
@@ -137,3 +131,14 @@ class ParameterLayout:
             elif (low is not None and value < low) or (high is not None and value > high):
                 problems.append(f"{spec.name} = {value} is outside [{low}, {high}]")
         return problems
+
+
+def _real_numbers(values: Any) -> Vector:
+    """A new float64 array; strings, complex numbers and ragged lists are refused, not converted."""
+    try:
+        array = np.array(values)
+    except ValueError:
+        array = np.array(None)
+    if array.dtype.kind not in "biuf" and array.size:
+        raise ParameterError(f"parameters must be real numbers, got {values!r}")
+    return array.astype(np.float64)

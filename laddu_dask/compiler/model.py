@@ -89,13 +89,12 @@ def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
         )
     graph, (root,) = lower(expr.node)
     layout = ParameterLayout.of(expr.node)
-    values, reached = _outputs(graph, root, transform)
+    guarded: set[int] = set()
+    values, reached = _outputs(graph, root, transform, guarded)
     # `complex` differentiates two roots; a frontier value that only one of them reads has no
     # adjoint from the other, which is an exact zero.
     differentiated = sorted({value for found in reached for value in found})
-    rows = [
-        found.get(value, graph.const(0.0)) for found in reached for value in differentiated
-    ]
+    rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
     outputs = [*values, *rows]
     loads = _boundary(graph, outputs, PARAMETER)
     frontier = differentiated + [value for value in loads if value not in set(differentiated)]
@@ -103,6 +102,12 @@ def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
     cached = _boundary(graph, outputs, EVENT)
     inputs = {value: i for i, value in enumerate(cached)}
     columns = _columns(graph, cached)
+    # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
+    optional = [
+        i
+        for i, value in enumerate(differentiated)
+        if guarded.issuperset(found[value] for found in reached if value in found)
+    ]
     programs = EventPrograms(
         columns=columns,
         prepare=cut(graph, cached, _leaf_rows(graph, columns), {}),
@@ -110,25 +115,24 @@ def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
         gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
         n_cached=len(cached),
     )
-    return CompiledModel(
-        layout, split_invariants(graph, frontier, len(differentiated), layout), programs
-    )
+    invariants = split_invariants(graph, frontier, len(differentiated), layout, optional)
+    return CompiledModel(layout, invariants, programs)
 
 
 def _outputs(
-    graph: Graph, root: pairs.Pair, transform: Transform
+    graph: Graph, root: pairs.Pair, transform: Transform, guarded: set[int]
 ) -> tuple[list[int], list[dict[int, int]]]:
     """Value rows, and for each root that is differentiated its frontier adjoints."""
     real = pairs.re(graph, root)
     if transform == "complex":
         imag = pairs.im(graph, root)
         one = graph.const(1.0)
-        return [real, imag], [adjoints(graph, part, one) for part in (real, imag)]
+        return [real, imag], [adjoints(graph, part, one, guarded) for part in (real, imag)]
     weight = graph.emit("weight")
     if transform == "linear":
-        return [graph.mul(weight, real)], [adjoints(graph, real, weight)]
+        return [graph.mul(weight, real)], [adjoints(graph, real, weight, guarded)]
     value = graph.mul(weight, graph.call("log", real))
-    return [value], [adjoints(graph, real, graph.div(weight, real))]
+    return [value], [adjoints(graph, real, graph.div(weight, real), guarded)]
 
 
 def _boundary(graph: Graph, outputs: Sequence[int], kind: int) -> list[int]:

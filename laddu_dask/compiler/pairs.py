@@ -69,9 +69,7 @@ def sub(g: Graph, a: Pair, b: Pair) -> Pair:
 
 def neg(g: Graph, a: Pair) -> Pair:
     """``-a``."""
-    return Pair(
-        None if a.re is None else g.neg(a.re), None if a.im is None else g.neg(a.im)
-    )
+    return Pair(None if a.re is None else g.neg(a.re), None if a.im is None else g.neg(a.im))
 
 
 def conj(g: Graph, a: Pair) -> Pair:
@@ -206,7 +204,5 @@ def _hyperbolic(g: Graph, y: int) -> tuple[int, int]:
 
 def select(g: Graph, condition: int, a: Pair, b: Pair) -> Pair:
     """`a` where the condition holds, else `b`."""
-    imaginary = (
-        None if a.im is None and b.im is None else g.select(condition, im(g, a), im(g, b))
-    )
+    imaginary = None if a.im is None and b.im is None else g.select(condition, im(g, a), im(g, b))
     return Pair(g.select(condition, re(g, a), re(g, b)), imaginary)

@@ -65,6 +65,8 @@ class Program:
                 raise LadduError(f"program instruction {index}: {op!r} is not a kernel operation")
             if len(args) != arity or any(not 0 <= arg < index for arg in args):
                 raise LadduError(f"program instruction {index}: {op} has operands {args}")
+            if op == "const" and not isinstance(payload, float):
+                raise LadduError(f"program instruction {index}: literal {payload!r} is no float")
             if op in {"input", "parameter"}:
                 limit = self.n_inputs if op == "input" else self.n_parameters
                 if not 0 <= int(str(payload)) < limit:
@@ -74,6 +76,8 @@ class Program:
                 if (self.instructions[arg][0] in CONDITIONS) != wants:
                     raise LadduError(f"program instruction {index}: {op} mixes up a condition")
         for output in self.outputs:
+            if not 0 <= output < len(self.instructions):
+                raise LadduError(f"program output {output} of {len(self.instructions)}")
             if self.instructions[output][0] in CONDITIONS:
                 raise LadduError(f"program output {output} is a condition")
 
@@ -126,7 +130,7 @@ def cut(
             for op, args, payload in (g.ops[old] for old in kept)
         ),
         n_inputs,
-        len(parameters),
+        max(parameters.values(), default=-1) + 1,  # not every index need have a reader
         tuple(new[row] for row in rows),
     )
     program.verify()
@@ -162,7 +166,8 @@ def _complex_root(g: Graph, x: int, y: int) -> tuple[int, int]:
     modulus = g.mul(large, g.call("sqrt", g.add(one, g.mul(ratio, ratio))))
     half = g.const(0.5)
     t = g.call("sqrt", g.add(g.mul(half, ax), g.mul(half, modulus)))
-    across = g.div(ay, g.select(at_zero, one, g.mul(two, t)))
+    # t vanishes for z = 0, and for the smallest subnormals.
+    across = g.div(ay, g.select(g.emit("eq", t, zero), one, g.mul(two, t)))
     re = g.select(left, across, t)
     im = g.emit("copysign", g.select(left, t, across), y)
     return re, im

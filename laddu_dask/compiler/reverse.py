@@ -10,7 +10,7 @@ from __future__ import annotations
 from laddu_dask.compiler.ir import PARAMETER, Graph
 
 
-def adjoints(g: Graph, root: int, seed: int) -> dict[int, int]:
+def adjoints(g: Graph, root: int, seed: int, guarded: set[int]) -> dict[int, int]:
     """Adjoint of every parameter-only value that mixed values below `root` read.
 
     Parameters
@@ -21,6 +21,9 @@ def adjoints(g: Graph, root: int, seed: int) -> dict[int, int]:
         The value to differentiate.
     seed
         Derivative of the reduced quantity with respect to `root`, per event.
+    guarded
+        Adjoints that are exactly zero where a `select` did not take their branch, and then make
+        zero with every slope, infinite ones included. Receives those found on the way.
 
     Returns
     -------
@@ -28,15 +31,14 @@ def adjoints(g: Graph, root: int, seed: int) -> dict[int, int]:
         Frontier value -> IR value of its adjoint per event.
     """
     pending: dict[int, int] = {}
-    guarded: set[int] = set()
 
     def accumulate(target: int, value: int) -> None:
         if not g.kinds[target] & PARAMETER:
             return
         if target in pending:
-            both = pending[target]
-            value = g.add(both, value)
-            if both in guarded:
+            terms = (pending[target], value)
+            value = g.add(*terms)
+            if guarded.issuperset(terms):
                 guarded.add(value)
         pending[target] = value
 
@@ -133,4 +135,3 @@ def _complex_root(g: Graph, op: str, args: tuple[int, ...]) -> list[tuple[int, F
     if op == "csqrt_re":
         return [(args[0], along), (args[1], across)]
     return [(args[0], g.neg(across)), (args[1], along)]
-

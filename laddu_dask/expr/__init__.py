@@ -15,13 +15,14 @@ from laddu_dask.expr.functions import (
     p4_component,
     parameter,
     polar_complex,
+    project,
     scalar,
+    tags,
     vector,
     where,
 )
 from laddu_dask.expr.node import Node
 from laddu_dask.expr.parameters import ParameterSpec
-from laddu_dask.expr.projection import project, tags
 
 __all__ = [
     "Expr",

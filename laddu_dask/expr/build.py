@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.node import PREDICATES, Node, Shape, make
@@ -21,7 +22,12 @@ def constant(value: complex | float) -> Node:
             return make("const", data=value)
         value = value.real
     number = float(value)
-    return make("const", data=number, is_real=True, is_nonnegative=number >= 0)
+    return make("const", data=number, is_real=True, is_nonnegative=is_positive_or_zero(number))
+
+
+def is_positive_or_zero(number: float) -> bool:
+    """Whether a literal is at least +0.0; -0.0 is not, since its reciprocal is negative."""
+    return number > 0 or (number == 0 and math.copysign(1.0, number) > 0)
 
 
 def is_predicate(node: Node) -> bool:
@@ -183,10 +189,12 @@ def matrix(rows: tuple[tuple[Node, ...], ...]) -> Node:
         )
     elements = tuple(element for row in rows for element in row)
     _scalars("matrix", *elements)
+    shape = (len(rows), len(rows[0]))
     return make(
         "matrix",
         elements,
-        shape=(len(rows), len(rows[0])),
+        shape,  # content: the same elements make matrices of several shapes
+        shape=shape,
         is_real=all(e.is_real for e in elements),
     )
 
@@ -205,6 +213,10 @@ def element(a: Node, *index: int) -> Node:
                 shapes=[a.shape],
             )
         flat = flat * size + position
+    return _item(a, flat)
+
+
+def _item(a: Node, flat: int) -> Node:
     return make("element", (a,), flat, is_real=a.is_real)
 
 
@@ -226,7 +238,8 @@ def compare(op: str, a: Node, b: Node) -> Node:
     """``lt le eq ne`` of two real scalars; any comparison with NaN is false, ``ne`` included."""
     _scalars("comparison", a, b)
     if not (a.is_real and b.is_real):
-        raise fail("comparison", "complex numbers have no order; compare .real() or .norm_sqr()", a, b)
+        problem = "complex numbers have no order; compare .real() or .norm_sqr()"
+        raise fail("comparison", problem, a, b)
     return make(op, (a, b))
 
 
@@ -249,3 +262,54 @@ def where(condition: Node, a: Node, b: Node) -> Node:
         is_real=a.is_real and b.is_real,
         is_nonnegative=a.is_nonnegative and b.is_nonnegative,
     )
+
+
+def label(op: str, a: Node, data: Hashable) -> Node:
+    """``named`` or ``tagged``: the same value with a name or with tags."""
+    return make(op, (a,), data, shape=a.shape, is_real=a.is_real, is_nonnegative=a.is_nonnegative)
+
+
+def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
+    """The operation of `node` on other operands of the same shapes.
+
+    Kinds are worked out anew: a sum whose complex term is gone is real. They have to be, because
+    equal contents are one node, however it was made.
+    """
+    if all(new is old for new, old in zip(args, node.args, strict=True)):
+        return node
+    op, data = node.op, node.data
+    if op == "pow":
+        assert isinstance(data, int)
+        return power(args[0], data)
+    if op == "element":
+        assert isinstance(data, int)
+        return _item(args[0], data)
+    if op == "matrix":
+        columns = node.shape[1]
+        return matrix(tuple(args[i : i + columns] for i in range(0, len(args), columns)))
+    if op == "vector":
+        return vector(args)
+    if op in {"named", "tagged"}:
+        return label(op, args[0], data)
+    if op in {"real", "imag", "conj"}:
+        return part(op, args[0])
+    if op in {"complex", "atan2"}:
+        return binary_real(op, *args)
+    if op in {"and", "or", "not"}:
+        return logical(op, *args)
+    if op in PREDICATES:
+        return compare(op, *args)
+    return _BY_NAME[op](*args) if op in _BY_NAME else unary(op, *args)
+
+
+_BY_NAME: dict[str, Callable[..., Node]] = {
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "div": div,
+    "neg": neg,
+    "dot": matmul,
+    "matvec": matmul,
+    "matmul": matmul,
+    "where": where,
+}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import build
-from laddu_dask.expr.node import Node, Shape, make
+from laddu_dask.expr.node import Node, Shape
+from laddu_dask.expr.projection import project_node
 from laddu_dask.expr.text import equation, tree
 
 
@@ -80,6 +82,16 @@ class Predicate:
             operation="bool",
             shapes=[],
         )
+
+    def __eq__(self, other: object) -> bool:
+        raise ExpressionError(
+            "conditions cannot be compared; combine them with &, |, ~, and compare numbers "
+            "on either side of & in parentheses",
+            operation="comparison",
+            shapes=[],
+        )
+
+    __ne__ = __eq__
 
     def __repr__(self) -> str:
         return f"<Predicate {equation(self.node)}>"
@@ -195,7 +207,8 @@ class Expr:
 
     def __bool__(self) -> bool:
         raise ExpressionError(
-            "an expression has no truth value before it is evaluated; use ld.where(condition, a, b)",
+            "an expression has no truth value before it is evaluated; "
+            "use ld.where(condition, a, b)",
             operation="bool",
             shapes=[self.shape],
         )
@@ -278,11 +291,11 @@ class Expr:
         return iter([self[i] for i in range(len(self))])
 
     def __getitem__(self, index: int) -> Expr:
-        return Expr.of(build.element(self.node, int(index)))
+        return Expr.of(build.element(self.node, operator.index(index)))
 
     def at(self, row: int, column: int) -> Expr:
         """Element of a matrix."""
-        return Expr.of(build.element(self.node, int(row), int(column)))
+        return Expr.of(build.element(self.node, operator.index(row), operator.index(column)))
 
     # names and tags ------------------------------------------------------------------------
 
@@ -292,7 +305,7 @@ class Expr:
             raise ExpressionError(
                 f"named: needs a non-empty string, got {name!r}", operation="named", shapes=[]
             )
-        return Expr.of(_label("named", self.node, name))
+        return Expr.of(build.label("named", self.node, name))
 
     def tagged(self, *tags: str) -> Expr:
         """The same value, marked for projections; tags of one expression add up."""
@@ -304,13 +317,11 @@ class Expr:
         if node.op == "tagged" and isinstance(node.data, tuple):
             known.update(node.data)
             (node,) = node.args
-        return Expr.of(_label("tagged", node, tuple(sorted(known))))
+        return Expr.of(build.label("tagged", node, tuple(sorted(known))))
 
-    def project(self, tags: str | list[str] | tuple[str, ...]) -> Expr:
+    def project(self, tags: str | Iterable[str]) -> Expr:
         """Keep the parts with one of these tags; see `laddu_dask.expr.project`."""
-        from laddu_dask.expr.projection import project
-
-        return project(self, tags)
+        return Expr.of(project_node(self.node, tags))
 
     def tree(self) -> str:
         """Indented listing of the graph, shared parts shown once."""
@@ -318,14 +329,3 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"<Expr {equation(self.node)}>"
-
-
-def _label(op: str, node: Node, data: str | tuple[str, ...]) -> Node:
-    return make(
-        op,
-        (node,),
-        data,
-        shape=node.shape,
-        is_real=node.is_real,
-        is_nonnegative=node.is_nonnegative,
-    )

@@ -12,6 +12,7 @@ from laddu_dask.expr import build
 from laddu_dask.expr.expression import Expr, Predicate, as_expr, as_node
 from laddu_dask.expr.node import make
 from laddu_dask.expr.parameters import ParameterSpec, define_parameter
+from laddu_dask.expr.projection import project_node, tags_of
 
 P4_COMPONENTS = ("e", "px", "py", "pz")
 
@@ -31,8 +32,8 @@ def parameter(name: str, **options: Any) -> Expr:
 
 
 def _parameter(spec: ParameterSpec) -> Expr:
-    constant = spec.fixed and spec.initial >= 0
-    return Expr.of(make("parameter", data=spec, is_real=True, is_nonnegative=constant))
+    nonnegative = spec.fixed and build.is_positive_or_zero(spec.initial)
+    return Expr.of(make("parameter", data=spec, is_real=True, is_nonnegative=nonnegative))
 
 
 def cparameter(
@@ -75,9 +76,7 @@ def cparameter(
             bounds=limits,
             fixed=held,
         )
-        for suffix, start, limits, held in zip(
-            (first, second), starts, bounds, fixed, strict=True
-        )
+        for suffix, start, limits, held in zip((first, second), starts, bounds, fixed, strict=True)
     ]
     return polar_complex(*pair) if polar else complex(*pair)
 
@@ -158,3 +157,23 @@ def where(condition: Predicate, a: Any, b: Any) -> Expr:
             shapes=[],
         )
     return Expr.of(build.where(condition.node, as_node(a), as_node(b)))
+
+
+def tags(expr: Expr) -> tuple[str, ...]:
+    """Every tag in the graph, sorted."""
+    return tags_of(expr.node)
+
+
+def project(expr: Expr, wanted: str | Iterable[str]) -> Expr:
+    """The expression with every tagged part that has none of the wanted tags replaced by zero.
+
+    Untagged parts stay, so in ``|a + b + c|**2`` with tags on a and b, projecting on a's tag keeps
+    c as well.
+
+    Raises
+    ------
+    ExpressionError
+        A tag that the expression does not have, or no tag at all: projecting on it would silently
+        give a model without its tagged parts.
+    """
+    return Expr.of(project_node(expr.node, wanted))

@@ -42,7 +42,16 @@ class Node:
         16 bytes that depend on the content only, equal in every process.
     """
 
-    __slots__ = ("__weakref__", "args", "data", "digest", "is_nonnegative", "is_real", "op", "shape")
+    __slots__ = (
+        "__weakref__",
+        "args",
+        "data",
+        "digest",
+        "is_nonnegative",
+        "is_real",
+        "op",
+        "shape",
+    )
 
     op: str
     args: tuple[Node, ...]

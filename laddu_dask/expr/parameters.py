@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from laddu_dask.errors import ParameterError
 
@@ -84,7 +87,7 @@ def define_parameter(
         start = _number(name, "fixed", fixed)
     elif initial is None:
         start = _default_start(low, high)
-    elif isinstance(initial, Iterable):
+    elif isinstance(initial, Iterable) and not isinstance(initial, (str, bytes)):
         start_range = _range(name, initial)
         start = 0.5 * (start_range[0] + start_range[1])
     else:
@@ -102,9 +105,9 @@ def define_parameter(
             f"parameter {name!r} is periodic and needs two finite bounds, got [{low}, {high}]",
             name=name,
         )
-    if scale is not None and not (math.isfinite(scale) and scale > 0):
+    if scale is not None and not _number(name, "scale", scale) > 0:
         raise ParameterError(
-            f"parameter {name!r}: scale must be finite and positive, got {scale!r}", name=name
+            f"parameter {name!r}: scale must be positive, got {scale!r}", name=name
         )
     return ParameterSpec(
         name=name,
@@ -121,11 +124,11 @@ def define_parameter(
 
 
 def _number(name: str, field: str, value: object) -> float:
-    if isinstance(value, (str, bytes, complex)) or value is None:
+    if not isinstance(value, (numbers.Real, np.bool_)):
         raise ParameterError(
             f"parameter {name!r}: {field} must be a real number, got {value!r}", name=name
         )
-    number = float(value)  # type: ignore[arg-type]  # NumPy scalars and anything with __float__
+    number = float(value)
     if not math.isfinite(number):
         raise ParameterError(f"parameter {name!r}: {field} must be finite, got {number}", name=name)
     return number
@@ -141,8 +144,8 @@ def _bounds(name: str, bounds: tuple[float | None, float | None] | None) -> Boun
             f"parameter {name!r}: bounds must be a pair (low, high), got {bounds!r}", name=name
         ) from None
     ends: list[float | None] = []
-    for end in (low, high):
-        if end is None or (isinstance(end, float) and math.isinf(end)):
+    for end, unlimited in ((low, -math.inf), (high, math.inf)):
+        if end is None or end == unlimited:
             ends.append(None)
         else:
             ends.append(_number(name, "a bound", end))

@@ -6,20 +6,19 @@ from collections.abc import Iterable
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import build
-from laddu_dask.expr.expression import Expr
-from laddu_dask.expr.node import Node, make, walk
+from laddu_dask.expr.node import Node, walk
 
 
-def tags(expr: Expr) -> tuple[str, ...]:
+def tags_of(root: Node) -> tuple[str, ...]:
     """Every tag in the graph, sorted."""
     found: set[str] = set()
-    for node in walk(expr.node):
+    for node in walk(root):
         if node.op == "tagged" and isinstance(node.data, tuple):
             found.update(node.data)
     return tuple(sorted(found))
 
 
-def project(expr: Expr, wanted: str | Iterable[str]) -> Expr:
+def project_node(root: Node, wanted: str | Iterable[str]) -> Node:
     """Replace every tagged node that has none of the wanted tags by zero.
 
     Untagged nodes stay, so in ``|a + b + c|**2`` with tags on a and b, projecting on a's tag keeps
@@ -32,32 +31,23 @@ def project(expr: Expr, wanted: str | Iterable[str]) -> Expr:
         a model without its tagged parts.
     """
     names = {wanted} if isinstance(wanted, str) else set(wanted)
-    known = tags(expr)
+    known = tags_of(root)
     unknown = sorted(names - set(known))
     if unknown or not names:
         raise ExpressionError(
             f"project: unknown tags {unknown}" if unknown else "project: no tag given",
             operation="project",
-            shapes=[expr.shape],
+            shapes=[root.shape],
             tags=list(known),
         )
     done: dict[int, Node] = {}
-    for node in walk(expr.node):
+    for node in walk(root):
         args = tuple(done[id(arg)] for arg in node.args)
         if node.op == "tagged" and isinstance(node.data, tuple) and not names & set(node.data):
             done[id(node)] = _zero(node)
-        elif all(new is old for new, old in zip(args, node.args, strict=True)):
-            done[id(node)] = node
         else:
-            done[id(node)] = make(
-                node.op,
-                args,
-                node.data,
-                shape=node.shape,
-                is_real=node.is_real,
-                is_nonnegative=node.is_nonnegative,
-            )
-    return Expr.of(done[id(expr.node)])
+            done[id(node)] = build.rebuild(node, args)
+    return done[id(root)]
 
 
 def _zero(node: Node) -> Node:

@@ -20,6 +20,9 @@ _INFIX = {
     "dot": " . ",
 }
 _ATOMS = {"const", "parameter", "column", "named"}
+#: Levels that `tree` shows by indentation; deeper ones show their number, or a chain of n
+#: operations would take n**2 characters.
+_INDENTED = 40
 
 
 def leaf_name(node: Node) -> str:
@@ -53,20 +56,28 @@ def _join(node: Node, texts: dict[int, str]) -> str:
     if node.op == "tagged":
         return args[0]
     if node.op in _INFIX:
-        wrapped = [
-            f"({text})" if arg.op in _INFIX or arg.op == "neg" else text
-            for arg, text in zip(node.args, args, strict=True)
-        ]
-        return _INFIX[node.op].join(wrapped)
+        return _INFIX[node.op].join(_wrapped(node, args))
     if node.op in {"neg", "not"}:
-        sign = "-" if node.op == "neg" else "~"
-        return f"{sign}({args[0]})" if node.args[0].op in _INFIX else f"{sign}{args[0]}"
+        return ("-" if node.op == "neg" else "~") + _wrapped(node, args)[0]
     if node.op == "pow":
-        base = args[0] if node.args[0].op in _ATOMS else f"({args[0]})"
-        return f"{base}**{node.data}"
+        return f"{_wrapped(node, args)[0]}**{node.data}"
     if node.op == "element":
-        return f"{args[0]}[{node.data}]"
+        return f"{_wrapped(node, args)[0]}[{node.data}]"
     return f"{node.op}({', '.join(args)})"
+
+
+def _wrapped(node: Node, texts: list[str]) -> list[str]:
+    """Operand texts, those that are not a unit in parentheses."""
+    return [
+        f"({text})" if _is_compound(arg) else text
+        for arg, text in zip(node.args, texts, strict=True)
+    ]
+
+
+def _is_compound(node: Node) -> bool:
+    while node.op == "tagged":  # tags do not print
+        (node,) = node.args
+    return node.op in _INFIX or node.op in {"neg", "not", "pow"} or leaf_name(node).startswith("-")
 
 
 def tree(root: Node) -> str:
@@ -80,7 +91,7 @@ def tree(root: Node) -> str:
     stack: list[tuple[Node, int]] = [(root, 0)]
     while stack:
         node, depth = stack.pop()
-        indent = "  " * depth
+        indent = "  " * depth if depth <= _INDENTED else "  " * _INDENTED + f"[{depth}] "
         text = node.op if node.args else leaf_name(node)
         if node.data is not None and node.args:
             text = f"{node.op} {node.data}"

@@ -73,7 +73,7 @@ def fit(
     start = start_point(objective, parameters, initial)
     box = Box.of(parameters)
     show = choose_progress(progress)
-    evaluator = Evaluator(objective, box, show, max_evaluations)
+    evaluator = Evaluator(objective, box, show, max_evaluations, start)
     try:
         end = _search(evaluator, parameters, box, start)
         evaluator.finish()
@@ -108,13 +108,17 @@ def _search(evaluator: Evaluator, parameters: tuple[Parameter, ...], box: Box, s
 
 
 def _minimum(evaluator: Evaluator, parameters: tuple[Parameter, ...], box: Box, begin: F64) -> _End:
+    names = tuple(parameter.name for parameter in parameters)
     try:
-        found = minimize(evaluator, parameters, box, begin)
+        # An objective that falls without end drives the algebra to its limits; the verdict on
+        # infinite or undefined numbers is "not converged".
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = minimize(evaluator, parameters, box, begin)
+            verdict = judge(found, box, names)
     except EvaluationError as error:
         # The start was fine, so only the derivatives at the end can be missing.
         return _unfinished(evaluator, box, begin, str(error))
-    names = tuple(parameter.name for parameter in parameters)
-    return _End(box.wrap(found.point), found.value, judge(found, box, names))
+    return _End(box.wrap(found.point), found.value, verdict)
 
 
 def _unfinished(evaluator: Evaluator, box: Box, begin: F64, reason: str) -> _End:
@@ -137,8 +141,8 @@ def _result(
     failure = evaluator.last_failure
     if failure is not None:
         warnings += (
-            f"{evaluator.n_failures} of {evaluator.n_evaluations} evaluations met a point without "
-            f"a likelihood, the last at {point_text(failure.point)}: {failure.error}",
+            f"the search met points without a likelihood {evaluator.n_failures} times, the last at "
+            f"{point_text(failure.point)}: {failure.error}",
         )
     return FitResult(
         parameter_names=tuple(parameter.name for parameter in parameters),

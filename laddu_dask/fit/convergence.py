@@ -16,6 +16,9 @@ from laddu_dask.fit.newton import Polished
 from laddu_dask.fit.objective import F64
 from laddu_dask.fit.spectrum import Spectrum, combination_text
 
+# The Hessian tells errors no farther from the minimum than a tenth of a standard deviation.
+_NEAR = 1e-2
+
 
 class Verdict(NamedTuple):
     """Whether a point is a minimum, why, and what is known of the errors there.
@@ -63,7 +66,7 @@ def judge(found: Polished, box: Box, names: tuple[str, ...]) -> Verdict:
     free_names = tuple(name for name, is_free in zip(names, free, strict=True) if is_free)
     spectrum = found.free_spectrum(free)
     edm = spectrum.distance(found.gradient[free])
-    negative = bool(spectrum.negative.any())
+    known = not spectrum.negative.any() and edm <= _NEAR
     flat = [combination_text(d, free_names) for d in spectrum.directions(spectrum.flat)]
     down = [combination_text(d, free_names) for d in spectrum.directions(spectrum.negative)]
 
@@ -94,7 +97,7 @@ def judge(found: Polished, box: Box, names: tuple[str, ...]) -> Verdict:
         converged=not reasons,
         message=message,
         edm=edm,
-        covariance=_covariance(found, spectrum, free, negative=negative),
+        covariance=_covariance(found, spectrum, free, known=known),
         limits=limits,
         warnings=_limit_warnings(found, names, limits, held),
     )
@@ -116,11 +119,10 @@ def _limit_warnings(
     return tuple(warnings)
 
 
-def _covariance(found: Polished, spectrum: Spectrum, free: Mask, *, negative: bool) -> F64:
+def _covariance(found: Polished, spectrum: Spectrum, free: Mask, *, known: bool) -> F64:
     n = len(found.point)
     covariance = np.zeros((n, n))
-    block = np.full((int(free.sum()),) * 2, np.nan) if negative else spectrum.covariance()
-    covariance[np.ix_(free, free)] = block
+    covariance[np.ix_(free, free)] = spectrum.covariance() if known else np.nan
     own = np.diag(found.curvature.matrix)
     for i in np.flatnonzero(~free):
         covariance[i, i] = 2 / own[i] if own[i] > 0 else np.nan

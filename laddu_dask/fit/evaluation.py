@@ -16,11 +16,13 @@ import numpy as np
 
 from laddu_dask.errors import EvaluationError
 from laddu_dask.fit.bounds import Box
-from laddu_dask.fit.objective import F64, Objective
+from laddu_dask.fit.objective import F64, Objective, free_parameters
 from laddu_dask.fit.progress import Progress, ProgressState, quiet
 
 # A line search of MIGRAD asks for the gradient at one of its last few points.
 _REMEMBERED = 8
+# A parameter this many times its start or its scale has run away; no model is asked there.
+_RUNAWAY = 1e15
 
 
 class Failure(NamedTuple):
@@ -52,6 +54,9 @@ class Evaluator:
         Called after each evaluation.
     limit
         Largest number of evaluations, or None.
+    start
+        Where the search begins, shape (n,); the defaults of the objective by default. Parameters
+        1e15 times larger than there have run away and are not evaluated.
     clock
         Source of the time in seconds.
 
@@ -68,6 +73,7 @@ class Evaluator:
         box: Box,
         progress: Progress = quiet,
         limit: int | None = None,
+        start: F64 | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.stage = "start"
@@ -85,6 +91,9 @@ class Evaluator:
         self._began = clock()
         self._latest = math.inf
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        home = objective.default_parameters if start is None else start
+        scales = [parameter.scale or 1.0 for parameter in free_parameters(objective)]
+        self._far = _RUNAWAY * np.maximum(np.maximum(np.abs(home), scales), 1.0)
 
     @property
     def seconds(self) -> float:
@@ -140,6 +149,12 @@ class Evaluator:
         return known
 
     def _attempt(self, at: F64, *, with_gradient: bool) -> _Known:
+        away = [n for n, far in zip(self._names, ~(np.abs(at) <= self._far), strict=True) if far]
+        if away:
+            self.n_failures += 1
+            error = EvaluationError(f"parameter {', '.join(away)} has run away", names=away)
+            self.last_failure = Failure(self._named(at), error)
+            return _Known(math.inf, None)
         if self._limit is not None and self.n_evaluations >= self._limit:
             raise EvaluationLimit
         gradient: F64 | None = None

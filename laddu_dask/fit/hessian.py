@@ -20,9 +20,9 @@ from laddu_dask.fit.scaling import units, widest
 Gradient = Callable[[F64], F64]
 
 # The error of the formula grows as step^4, that of rounding as 1/step. At this part of a standard
-# deviation both stay near 1e-11 of the curvature for 1e3 to 1e6 events, and 1e-9 where the curvature
-# is what remains of large terms; at ten times the step the formula alone is wrong by 4e-9.
-FINE_STEP = 0.004
+# deviation both stay below 1e-10 of the curvature for 1e3 to 1e5 events. Where the curvature is the
+# small rest of large terms, far from the minimum, 1e-8 is left; ten times the step leaves 1e-5.
+FINE_STEP = 0.002
 # Coarse steps are this fraction of the guessed standard deviation.
 COARSE_STEP = 0.02
 # A guessed standard deviation this many times off is measured again.
@@ -106,7 +106,7 @@ def coarse(
     """
     n = len(point)
     matrix = np.zeros((n, n))
-    sigma = np.minimum(guess, np.maximum(largest, guess * COARSE_STEP))
+    sigma = np.minimum(guess, largest)
     for i in range(n):
         for _ in range(_COARSE_ROUNDS):
             tried = sigma[i]

@@ -13,7 +13,9 @@ import numpy as np
 from laddu_dask.fit.objective import F64, Parameter
 
 # An estimated standard deviation is not believed below this fraction of the parameter's size.
-_SMALLEST = 1e-6
+_SMALLEST = 1e-9
+# A start nearer to zero than this tells nothing of the size: earlier fits end at 1e-12 for zero.
+_NEAR_ZERO = 1e-3
 # A standard deviation of this many times the parameter's size is not told from infinity at once.
 _WIDEST = 30.0
 
@@ -21,12 +23,12 @@ _WIDEST = 30.0
 def sizes(parameters: Sequence[Parameter], start: F64) -> F64:
     """Return the size over which each parameter may reasonably vary, shape (n,).
 
-    The magnitude of the start value; at zero, half the width of the bounds, or one. Never more
+    The magnitude of the start value; near zero, half the width of the bounds, or one. Never more
     than half the width of the bounds or half a period.
     """
     half = np.array([_half_width(parameter) for parameter in parameters])
     size = np.abs(start)
-    size = np.where(size > 0, size, np.where(np.isfinite(half), half, 1.0))
+    size = np.where(size >= _NEAR_ZERO, size, np.where(np.isfinite(half), half, 1.0))
     return np.asarray(np.minimum(size, half))
 
 
@@ -46,7 +48,7 @@ def units(parameters: Sequence[Parameter], start: F64, gradient: F64) -> F64:
     -----
     Without a scale the unit is an estimate of the standard deviation: if the minimum of a parabola
     lies about one size away, x - x0 ~ size, its slope there is 2 size / sigma^2, hence
-    sigma = sqrt(2 size / |slope|), taken between 1e-6 and 1 times the size.
+    sigma = sqrt(2 size / |slope|), taken between 1e-9 and 1 times the size.
     """
     size = sizes(parameters, start)
     slope = np.abs(gradient)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from laddu_dask.errors import EvaluationError
 from laddu_dask.fit.bounds import Mask
 from laddu_dask.fit.hessian import Curvature
 from laddu_dask.fit.objective import F64
@@ -55,14 +56,26 @@ class Spectrum:
             Objective there, which sets the size of its rounding errors.
         widest
             Largest standard deviation that counts as known, shape (n,).
+
+        Raises
+        ------
+        EvaluationError
+            When the elements overflow: the parameters have run away.
         """
         tolerance = max(_FLAT, 10 * curvature.asymmetry)
         tolerance = min(tolerance, 1e-3)
         own = np.abs(np.diag(curvature.matrix))
-        floor = _NO_INFLUENCE * (1 + abs(value)) / widest**2
-        # Without influence the own curvature is noise; a weight far above it makes it vanish.
-        weight = np.sqrt(np.where(own > floor, own, 10 * floor / tolerance))
-        scaled = curvature.matrix / np.outer(weight, weight)
+        with np.errstate(all="ignore"):
+            # What overflows is refused below.
+            floor = _NO_INFLUENCE * (1 + abs(value)) / widest**2
+            # Without influence the own curvature is noise; a weight far above it makes it vanish.
+            weight = np.sqrt(np.where(own > floor, own, 10 * floor / tolerance))
+            scaled = curvature.matrix / np.outer(weight, weight)
+        if not np.isfinite(scaled).all():
+            raise EvaluationError(
+                "the curvature cannot be represented; the parameters have run away, probably "
+                "because the objective falls without end"
+            )
         eigenvalues, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
         return cls(weight, eigenvalues, vectors, tolerance)
 
@@ -141,10 +154,16 @@ def _reduced(rows: F64, weight: F64) -> F64:
 
 def combination_text(direction: F64, names: tuple[str, ...]) -> str:
     """Return a direction as text, for example "a - b" or "mag + 0.25 phase"."""
+    largest = np.abs(direction).max()
+    terms = [
+        (coefficient, name)
+        for coefficient, name in zip(direction.tolist(), names, strict=True)
+        if abs(coefficient) > 1e-6 * largest
+    ]
+    if len(terms) == 1:
+        return terms[0][1]
     text = ""
-    for coefficient, name in zip(direction.tolist(), names, strict=True):
-        if abs(coefficient) <= 1e-6 * np.abs(direction).max():
-            continue
+    for coefficient, name in terms:
         size = f"{abs(coefficient):.3g}"
         term = name if size == "1" else f"{size} {name}"
         if not text:

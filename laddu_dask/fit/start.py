@@ -17,7 +17,7 @@ Initial = Mapping[str, float] | Sequence[float] | F64
 """Start values: all of them in order, or some of them by name."""
 
 # Distances of the points tried around an unusable start, in sizes of the parameters.
-_DISTANCES = (1e-3, 1e-2, 0.1, 1.0, 10.0)
+_DISTANCES = (0.1, 1e-2, 1e-3, 1.0, 10.0)
 
 
 def start_point(

@@ -1,4 +1,4 @@
-"""The protocol that every backend implements, and the choice of a backend."""
+"""The protocol that every backend implements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler.program import Program
-from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels.accumulator import Accumulator
 
 Array = npt.NDArray[np.float64]
@@ -61,24 +60,3 @@ class Backend(Protocol):
 
     def compile(self, program: Program) -> Kernel:
         """Kernel of a program, compiled at most once per process."""
-
-
-def get_backend(name: str) -> Backend:
-    """The backend called ``"interpreter"`` or ``"cpu"``.
-
-    Raises
-    ------
-    ExecutionError
-        Another name.
-    """
-    if name == "interpreter":
-        from laddu_dask.kernels.interpreter import InterpreterBackend
-
-        return InterpreterBackend()
-    if name == "cpu":
-        from laddu_dask.kernels.cpu import CpuBackend
-
-        return CpuBackend()
-    raise ExecutionError(
-        f"unknown backend {name!r}; this version has 'interpreter' and 'cpu'", option="backend"
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
@@ -34,6 +34,8 @@ from laddu_dask.kernels.backend import Array
 from laddu_dask.kernels.expand import expand
 from laddu_dask.kernels.vector_ir import DOUBLE, LANES, WORD, fold_function, map_function
 
+#: numba's decorator drops the typing context from the signature, which type checkers cannot see.
+intrinsic: Any = numba_intrinsic
 #: Events whose output rows lie in cache together between evaluation and accumulation.
 TILE = 256
 
@@ -41,7 +43,7 @@ _MAP_SIGNATURE = types.void(*[types.int64] * 7)
 _LOW_MASK = (1 << LOW_BITS) - 1
 
 
-@numba_intrinsic
+@intrinsic
 def _call_kernel(typing_context, address, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
     """Call a kernel by its address; pointers travel as integers."""
 
@@ -54,7 +56,7 @@ def _call_kernel(typing_context, address, a, b, c, d, e, f, g):  # type: ignore[
     return types.void(*[types.int64] * 8), generate
 
 
-@numba_intrinsic
+@intrinsic
 def _fold_row(typing_context, values, count, magic, out):  # type: ignore[no-untyped-def]
     """Digit sums and largest modulus of one row; see `fold_function`."""
 
@@ -110,12 +112,14 @@ def _add_tile(rows, events, padded, first_event, levels, words, meta, magic, fol
                 magic.ctypes.data,
                 folds.ctypes.data + j * folds.strides[0],
             )
-            largest = folds[j, FOLDS]
-            if not largest < LIMIT:
-                bad += _mask_bad(rows, events, first_event, meta)
+            if not folds[j, FOLDS] < LIMIT:
                 settled = False
-                break
-            while not largest < LEVEL_LIMIT[levels[j] - LEVEL_MIN]:
+        if not settled:
+            # Before any level: a bad event counts nowhere, its good values do not raise a level.
+            bad += _mask_bad(rows, events, first_event, meta)
+            continue
+        for j in range(n):
+            while not folds[j, FOLDS] < LEVEL_LIMIT[levels[j] - LEVEL_MIN]:
                 # A level that is too low invalidates this row's digits: go up and redo the tile.
                 settled = False
                 levels[j] += 1
@@ -185,8 +189,11 @@ class CpuKernel:
     def map(self, inputs: Array, parameters: Array, out: Array) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
         self._check(inputs, parameters)
-        if out.shape != (self.program.n_outputs, inputs.shape[1]) or inputs.shape[1] % LANES:
-            raise ValueError(f"map: inputs {inputs.shape} and outputs {out.shape} do not match")
+        _check_rows("output", out, self.program.n_outputs)
+        if out.shape != (self.program.n_outputs, inputs.shape[1]) or not out.flags.writeable:
+            raise ValueError(
+                f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
+            )
         if out.shape[0] and out.shape[1]:
             _map(self._compiled.address, inputs, parameters, out)
 
@@ -200,7 +207,7 @@ class CpuKernel:
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
         self._check(inputs, parameters)
-        if len(accumulator) != self.program.n_outputs or events > inputs.shape[1]:
+        if len(accumulator) != self.program.n_outputs or not 0 <= events <= inputs.shape[1]:
             raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
         rows = np.empty((self.program.n_outputs, TILE))
         _reduce(
@@ -217,21 +224,33 @@ class CpuKernel:
 
     def _check(self, inputs: Array, parameters: Array) -> None:
         """Compiled code checks nothing, so everything is checked before it runs."""
-        program = self.program
-        if inputs.dtype != np.float64 or not inputs.flags.c_contiguous:
-            raise ValueError("kernel inputs must be C-contiguous float64 rows")
-        if inputs.shape[0] < program.n_inputs or inputs.shape[1] % LANES:
-            raise ValueError(f"kernel needs {program.n_inputs} padded rows, got {inputs.shape}")
-        if parameters.dtype != np.float64 or parameters.shape[0] < program.n_parameters:
+        _check_rows("input", inputs, self.program.n_inputs)
+        wanted = self.program.n_parameters
+        if (
+            parameters.dtype != np.float64
+            or parameters.ndim != 1
+            or not parameters.flags.c_contiguous
+            or len(parameters) < wanted
+        ):
             raise ValueError(
-                f"kernel needs {program.n_parameters} parameters, got {parameters.shape}"
+                f"kernel needs {wanted} contiguous float64 parameters, "
+                f"got {parameters.dtype} {parameters.shape}"
             )
+
+
+def _check_rows(what: str, rows: Array, wanted: int) -> None:
+    if rows.dtype != np.float64 or rows.ndim != 2 or not rows.flags.c_contiguous:
+        raise ValueError(
+            f"kernel {what}s must be C-contiguous float64 rows, got {rows.dtype} {rows.shape}"
+        )
+    if rows.shape[0] < wanted or rows.shape[1] % LANES:
+        raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")
 
 
 def _compile(program: Program) -> Any:
     name = f"laddu_dask_{program.digest}"
 
-    @numba_intrinsic
+    @intrinsic
     def body(typing_context, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             ops, outputs = expand(program)
@@ -264,7 +283,7 @@ class CpuBackend:
     """Kernels compiled for the processor of this machine; one cache per process."""
 
     name = "cpu"
-    _kernels: dict[str, CpuKernel] = {}
+    _kernels: ClassVar[dict[str, CpuKernel]] = {}
     _lock = threading.Lock()
 
     def __init__(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels import elementary
 from laddu_dask.kernels.oplist import OpList, Value
@@ -46,7 +48,7 @@ def _copysign(g: OpList, size: Value, sign: Value) -> Value:
     return (g.absolute(size).as_integer() | g.sign_bit(sign)).as_double()
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "neg": lambda g, x: -x,
     "sqrt": lambda g, x: g.sqrt(x),
     "exp": elementary.exp,

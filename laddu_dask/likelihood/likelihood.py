@@ -13,6 +13,7 @@ from laddu_dask.compiler import CompiledModel, ParameterLayout
 from laddu_dask.compiler.diagnose import evaluate_event
 from laddu_dask.errors import DataError, EvaluationError, ParameterError
 from laddu_dask.expr import ParameterSpec
+from laddu_dask.expr.node import walk
 from laddu_dask.kernels import Accumulator
 from laddu_dask.likelihood.report import LikelihoodReport
 from laddu_dask.likelihood.terms import UnbinnedTerm
@@ -169,10 +170,11 @@ class Likelihood:
             self._check(term, "data", data, vector)
             self._check(term, "accepted_mc", mc, vector)
             data_sums, mc_sums = data.round(), mc.round()
-            term.check_integral(mc_sums[0])
-            total += term.combine(data_sums[0], mc_sums[0], yields[index])
+            log_sum, integral = float(data_sums[0]), float(mc_sums[0])
+            term.check_integral(integral)
+            total += term.combine(log_sum, integral, yields[index])
             if gradient is not None:
-                slope = term.integral_slope(mc_sums[0], yields[index])
+                slope = term.integral_slope(integral, yields[index])
                 log, linear = self._compiled[index]
                 values = local[index]
                 gradient[self._places[index]] += linear.invariants.gradient(
@@ -188,6 +190,8 @@ class Likelihood:
             started = time.perf_counter()
             self._reducer.start()
             sums = self._reducer.reduce("weights", [np.zeros(0)] * len(self._reducer.passes))
+            for item, total in zip(self._reducer.passes, sums, strict=True):
+                _check_weights(item, total)
             self._yields = [float(sums[2 * i].round()[0]) for i in range(len(self.terms))]
             self._preparation_seconds = time.perf_counter() - started
         return self._yields
@@ -200,14 +204,19 @@ class Likelihood:
         dataset = term.data if role == "data" else term.accepted_mc
         columns = _event_columns(term, role, event)
         values = dict(zip(self.parameter_names, vector.tolist(), strict=True))
-        value, culprit = evaluate_event(term.model.expr.node, columns, values)
-        what = f"the intensity is {value.real!r}" if value.imag == 0 else f"the model is {value!r}"
+        node = term.model.expr.node
+        # Columns on which no result depends were not read and need not exist; any number will do.
+        unread = {str(leaf.data): 0.0 for leaf in walk(node) if leaf.op == "column"}
+        value, culprit = evaluate_event(node, unread | columns, values)
+        what = f"the intensity is {value.real!r}"
+        if value.imag != 0:
+            what += f", the real part of {value!r}"
         if culprit is not None:
             problem = f"{what}; the first part that is not finite is {culprit}"
-        elif role == "data":
+        elif role == "data" and not value.real > 0:
             problem = f"{what}; the intensity of a data event must be positive"
         else:
-            problem = f"{what}, and a derivative of it is not finite"
+            problem = f"{what}, but a derivative of it, or its product with the weight, overflows"
         where = ", ".join(f"{name} = {number!r}" for name, number in columns.items())
         raise EvaluationError(
             f"term {term.name!r}, {role}, {dataset.row_label(event)}: {problem} "
@@ -259,6 +268,16 @@ class Likelihood:
     def __repr__(self) -> str:
         names = ", ".join(f"{type(term).__name__} {term.name!r}" for term in self.terms)
         return f"<Likelihood of {names} with {len(self.parameter_names)} free parameters>"
+
+
+def _check_weights(item: Pass, sums: Accumulator) -> None:
+    event = sums.first_bad
+    if event is not None:
+        raise DataError(
+            f"{item.label}: the weight of {item.dataset.row_label(event)} is too large to be "
+            "summed; scale the weights down",
+            event=event,
+        )
 
 
 def _event_columns(term: UnbinnedTerm, role: str, event: int) -> dict[str, float]:

@@ -20,6 +20,7 @@ from laddu_dask.errors import DataError, EvaluationError, ExpressionError
 from laddu_dask.expr import Expr
 from laddu_dask.runtime import Model
 
+
 @dataclass(frozen=True)
 class UnbinnedTerm(ABC):
     """What NLL and ExtendedNLL share.
@@ -71,7 +72,12 @@ class UnbinnedTerm(ABC):
             Missing column, or no accepted Monte Carlo events.
         """
         for role, dataset in (("data", self.data), ("accepted_mc", self.accepted_mc)):
-            dataset.require(self.model.columns, wanted_by=f"term {self.name!r}, {role}")
+            try:
+                dataset.require(self.model.columns, wanted_by=f"term {self.name!r}, {role}")
+            except DataError as error:
+                raise DataError(
+                    str(error), **{**error.context, "term": self.name, "role": role}
+                ) from None
         if self.accepted_mc.n_events == 0:
             raise DataError(
                 f"term {self.name!r}: the accepted Monte Carlo sample has no events, so the "

@@ -121,6 +121,11 @@ def draw_projections(
     return write_whole(target, content.getvalue(), overwrite=overwrite)
 
 
+def require_matplotlib() -> None:
+    """Raise ExecutionError now, before long work, if nothing could be drawn afterwards."""
+    _figure_class()
+
+
 def _figure_class() -> type[Figure]:
     try:
         from matplotlib.figure import Figure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,9 +41,14 @@ class Capacity:
         """Threads of the process with the most, which will hold the largest share."""
         return max(self.threads)
 
-    def largest_share(self, events: int) -> int:
-        """Events in the process with the largest share."""
-        return -(-events * self.widest // self.total_threads)
+    def largest_share(self, partition_events: Sequence[int]) -> int:
+        """Events in the process with the largest share of partitions of these sizes.
+
+        Partitions are dealt out in proportion to threads and are not divided further, so the
+        process with the most threads may get the largest ones.
+        """
+        most = -(-len(partition_events) * self.widest // self.total_threads)
+        return sum(sorted(partition_events, reverse=True)[:most])
 
 
 def local_capacity(execution: Execution) -> Capacity:
@@ -62,12 +68,7 @@ def cluster_capacity(client: Any, execution: Execution) -> Capacity:
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     memory: dict[str, HostMemory] = client.run(host_memory)
-    if not memory:
-        raise ExecutionError(
-            "the cluster has no workers, so no memory plan can be made; start workers, or wait for "
-            "them with client.wait_for_workers(n)",
-            option="cluster",
-        )
+    require_workers(memory)
     neighbours = Counter(_host(address) for address in memory)
     budgets, threads = [], []
     for address, found in memory.items():
@@ -80,6 +81,22 @@ def cluster_capacity(client: Any, execution: Execution) -> Capacity:
         budgets.append(execution.memory.host.resolve(total, available))
         threads.append(int(worker.get("nthreads", 1)))
     return Capacity(tuple(threads), min(budgets))
+
+
+def require_workers(workers: Mapping[str, Any]) -> None:
+    """Refuse a cluster without workers, on which work would wait for ever.
+
+    Raises
+    ------
+    ExecutionError
+        `workers` is empty.
+    """
+    if not workers:
+        raise ExecutionError(
+            "the cluster has no workers, so nothing can be planned or evaluated there; start "
+            "workers, or wait for them with client.wait_for_workers(n)",
+            option="cluster",
+        )
 
 
 def _host(address: str) -> str:

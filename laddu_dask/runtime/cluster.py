@@ -66,6 +66,9 @@ KEEP_ALIVE_SECONDS = 30.0
 cluster in the middle of a fit for idle and, with an idle timeout, close it."""
 
 TIDY_SECONDS = 1.0
+SPREADS = 3
+"""Attempts at even shares after workers joined or left. Dask has the last word on where a recipe
+runs; a cluster that it does not want to be even is left in peace."""
 CLOSE_SECONDS = 5.0
 
 
@@ -144,6 +147,7 @@ class ClusterSession:
         self._epoch = 0
         self._lock = threading.Lock()
         self._alive_at = self._tidied_at = time.monotonic()
+        self._spreads_left = 0
         self._alive_every = KEEP_ALIVE_SECONDS
         self.client, owned = connect(cluster)
         self._hints = Hints()
@@ -259,12 +263,15 @@ class ClusterSession:
         return records
 
     async def _follow_moves(self) -> None:
-        """Take over partitions that were moved; start moving when a worker joined."""
+        """Take over partitions that were moved; start moving when workers joined or left."""
+        if self._hints.take_joined():
+            self._spreads_left = SPREADS
         with suppress(OSError, TimeoutError):  # an improvement, that can wait for a scheduler
             self.view.owners.update(await self._prepared.adopt_moves())
-            if self._hints.joined:
-                await self._prepared.spread(self.view.owners)
-                self._hints.take_joined()
+            idle = not self._prepared.moving and all(self.view.owners.values())
+            if self._spreads_left and idle:
+                started = await self._prepared.spread(self.view.owners)
+                self._spreads_left = self._spreads_left - 1 if started else 0
 
     async def _tidy(self, answered: set[str]) -> None:
         """Give back the memory of second copies that are no longer needed."""
@@ -300,9 +307,7 @@ class _Run:
     async def finish(self) -> dict[int, bytes]:
         """Run until the machine ends."""
         session, poll = self.session, self.session.limits.poll
-        now = time.monotonic()
-        events: list[Event] = [WorkerGone(now, w) for w in session._hints.take_gone()]
-        events.append(Start(now))
+        events: list[Event] = [*self._departures(), Start(time.monotonic())]
         while True:
             for event in events:
                 for instruction in self.machine.handle(event):
@@ -322,11 +327,16 @@ class _Run:
                     f"the Dask client closed during an evaluation: {self._describe_troubles()}",
                     option="cluster",
                 )
-            now = time.monotonic()
-            events = [WorkerGone(now, w) for w in session._hints.take_gone()]
             outcomes = [task.result() for task in done if not task.cancelled()]
-            events += [event for event in outcomes if event is not None]
-            events.append(Tick(now))
+            events = [*self._departures(), *(event for event in outcomes if event is not None)]
+            events.append(Tick(time.monotonic()))
+
+    def _departures(self) -> list[Event]:
+        gone = self.session._hints.take_gone()
+        if gone:
+            self.session._spreads_left = SPREADS
+        now = time.monotonic()
+        return [WorkerGone(now, worker) for worker in gone]
 
     async def cancel(self) -> None:
         """Stop waiting for whatever is still under way."""

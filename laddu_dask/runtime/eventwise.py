@@ -10,6 +10,7 @@ import numpy.typing as npt
 from laddu_dask.compiler import CompiledModel
 from laddu_dask.data import DEFAULT_BATCH_ROWS, Dataset
 from laddu_dask.kernels import get_backend
+from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.cluster_link import connect
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.partitions import Partition, partition_dataset
@@ -19,7 +20,12 @@ Array = npt.NDArray[np.float64]
 
 
 def evaluate_rows(
-    model: CompiledModel, dataset: Dataset, parameters: Array, execution: Execution, *, gradient: bool
+    model: CompiledModel,
+    dataset: Dataset,
+    parameters: Array,
+    execution: Execution,
+    *,
+    gradient: bool,
 ) -> Array:
     """Output rows of the value or gradient program.
 
@@ -68,6 +74,7 @@ def _on_cluster(
 ) -> list[Array]:
     client, owned = connect(cluster)
     try:
+        require_workers(client.scheduler_info(n_workers=-1)["workers"])
         futures = [
             client.submit(_rows, recipe, partition, frontier, gradient, pure=False)
             for partition in partitions

@@ -167,7 +167,7 @@ class Model:
                 f"the model reads the event columns {', '.join(self.columns)}; pass a data set",
                 columns=list(self.columns),
             )
-        one_event = Dataset.from_arrays(scalars={"": np.zeros(1)})
+        one_event = Dataset.from_arrays(weights=np.ones(1))
         values, gradient = self.value_and_gradient(
             one_event, vector, Execution(backend="interpreter", threads=1)
         )

@@ -43,9 +43,7 @@ def cut_points(fragment_rows: list[int], count: int) -> list[int]:
     for i in range(1, count):
         ideal = i * total // count
         place = bisect_left(boundaries, ideal)
-        near = min(
-            boundaries[max(place - 1, 0) : place + 1], key=lambda b: (abs(b - ideal), b)
-        )
+        near = min(boundaries[max(place - 1, 0) : place + 1], key=lambda b: (abs(b - ideal), b))
         points.append(max(points[-1], near if abs(near - ideal) <= reach else ideal))
     return [*points, total]
 

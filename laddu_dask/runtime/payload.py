@@ -118,7 +118,7 @@ def reduce_partition(
     """Reduce one partition to an accumulator record."""
     if mode == "weights":
         accumulator = Accumulator(1)
-        first = 0
+        first = partition.first_event
         for weights in partition.weights():
             accumulator.add_rows(weights[np.newaxis, :], first)
             first += weights.shape[0]

@@ -102,6 +102,7 @@ class StreamingPartition:
 
     def __init__(self, recipe: Recipe, partition: Partition) -> None:
         self.recipe, self.partition = recipe, partition
+        self.first_event = partition.first_event
 
     def chunks(self) -> Iterator[Chunk]:
         """Read and prepare, one chunk after the other."""

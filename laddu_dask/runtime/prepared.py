@@ -123,13 +123,20 @@ class PreparedPartitions:
         OSError, TimeoutError
             The scheduler does not answer.
         """
-        asked = {p: self.copies[p] for p in partitions}
-        futures = [*chain.from_iterable(asked.values())]
-        table = await asyncio.wait_for(self.client.who_has(futures), QUESTION_SECONDS)
+        asked = {p: [c for c in self.copies[p] if c.status not in DEAD] for p in partitions}
+        table = await self._who_has([*chain.from_iterable(asked.values())])
         return {
             p: tuple(dict.fromkeys(w for copy in copies for w in table.get(copy.key, ())))
             for p, copies in asked.items()
         }
+
+    async def _who_has(self, futures: list[Any]) -> Mapping[str, Collection[str]]:
+        if self.client.status != "running":
+            raise ConnectionError(f"the Dask client is {self.client.status}")
+        table: Mapping[str, Collection[str]] = await asyncio.wait_for(
+            self.client.who_has(futures), QUESTION_SECONDS
+        )
+        return table
 
     def restore_cancelled(self) -> bool:
         """Submit anew what a lost connection to the scheduler cancelled; whether there was any."""
@@ -176,13 +183,16 @@ class PreparedPartitions:
         dict
             The owners of the partitions that have one copy again.
         """
-        doubled = [p for p, copies in self.copies.items() if len(copies) > 1]
-        if not doubled:
+        first = {
+            partition: copies[0]
+            for partition, copies in self.copies.items()
+            if len(copies) > 1 and copies[0].status not in DEAD
+        }
+        if not first:
             return {}
-        first = [self.copies[p][0] for p in doubled]
-        table = await asyncio.wait_for(self.client.who_has(first), QUESTION_SECONDS)
+        table = await self._who_has([*first.values()])
         single = {}
-        for partition, future in zip(doubled, first, strict=True):
+        for partition, future in first.items():
             holders = tuple(w for w in table.get(future.key, ()) if w in trusted)
             if holders:
                 self._keep_only(partition, future)
@@ -197,17 +207,27 @@ class PreparedPartitions:
 
     # -------------------------------------------------------------------------------- moves
 
-    async def spread(self, owners: Mapping[int, tuple[str, ...]]) -> None:
+    @property
+    def moving(self) -> bool:
+        """Whether moves are under way."""
+        return bool(self._moves)
+
+    async def spread(self, owners: Mapping[int, tuple[str, ...]]) -> bool:
         """Start to move partitions to workers that hold fewer than their share.
 
         After a worker joined, or was restarted empty, evaluations would go at the speed of the
         others for good. The recipes run at the new place in the background; `adopt_moves` takes
         them over when they are ready.
+
+        Returns
+        -------
+        bool
+            Whether there was anything to move.
         """
         threads: Mapping[str, int] = await asyncio.wait_for(self.client.ncores(), QUESTION_SECONDS)
         held: dict[str, list[int]] = {worker: [] for worker in threads}
         for partition, workers in owners.items():
-            if partition not in self._moves and workers and workers[0] in held:
+            if workers and workers[0] in held:
                 held[workers[0]].append(partition)
         total = sum(map(len, held.values()))
         share = {w: total * n // sum(threads.values()) for w, n in threads.items()}
@@ -219,6 +239,7 @@ class PreparedPartitions:
                     self._moves[partition] = self._submit(
                         partition, workers=[worker], allow_other_workers=True
                     )
+        return self.moving
 
     async def adopt_moves(self) -> dict[int, tuple[str, ...]]:
         """Let finished moves replace the copies before; return the new owners."""

@@ -23,7 +23,7 @@ from laddu_dask.runtime.cluster import ClusterSession
 from laddu_dask.runtime.cluster_link import connect
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
-from laddu_dask.runtime.partitions import partition_dataset
+from laddu_dask.runtime.partitions import Partition, partition_dataset
 from laddu_dask.runtime.payload import Mode, ReductionPayload, encode_request
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.worker_info import WorkerInfo
@@ -78,6 +78,7 @@ class Reducer:
         self._owns_client = False
         self._capacity: Capacity | None = None
         self._plan: MemoryReport | None = None
+        self._partitions: list[tuple[Partition, ...]] = []
         self._pool: LeasePool | None = None
         self._leases: list[Lease] = []
 
@@ -104,7 +105,16 @@ class Reducer:
         """
         if self._plan is None:
             capacity = self.capacity()
-            requests = [self._request(item, capacity) for item in self.passes]
+            self._partitions = [
+                partition_dataset(
+                    item.dataset, self._partition_count(item.dataset, capacity.total_threads)
+                )
+                for item in self.passes
+            ]
+            requests = [
+                self._request(item, partitions, capacity)
+                for item, partitions in zip(self.passes, self._partitions, strict=True)
+            ]
             decisions = plan_datasets(
                 requests,
                 capacity.budget,
@@ -114,13 +124,15 @@ class Reducer:
             self._plan = MemoryReport(decisions)
         return self._plan
 
-    def _request(self, item: Pass, capacity: Capacity) -> DatasetRequest:
+    def _request(
+        self, item: Pass, partitions: Sequence[Partition], capacity: Capacity
+    ) -> DatasetRequest:
         programs = item.programs
         cached = 8 * (programs.n_cached + 1)
         source = 8 * (len(programs.columns) + 1)
         return DatasetRequest(
             label=item.label,
-            events=capacity.largest_share(item.dataset.n_events),
+            events=capacity.largest_share([partition.events for partition in partitions]),
             cache_bytes_per_event=cached,
             source_bytes_per_event=source,
             fixed_bytes=FIXED_BYTES,
@@ -144,7 +156,6 @@ class Reducer:
         if self._session is None:
             decisions = self.plan().decisions
             recipes, tasks = [], []
-            threads = self.capacity().total_threads
             for index, (item, decision) in enumerate(zip(self.passes, decisions, strict=True)):
                 recipes.append(
                     Recipe(
@@ -155,16 +166,19 @@ class Reducer:
                         max(decision.chunk_events, 1),
                     )
                 )
-                count = self._partition_count(item.dataset, threads)
-                tasks += [(index, part) for part in partition_dataset(item.dataset, count)]
+                tasks += [(index, partition) for partition in self._partitions[index]]
             payload = ReductionPayload(tuple(recipes), tuple(tasks))
             self._owner = [index for index, _ in tasks]
             self._pool = LeasePool("host", self.capacity().budget)
             self._leases = [self._pool.reserve(d.resident_bytes, d.label) for d in decisions]
-            if self._client is None:
-                self._session = LocalSession(payload, self.execution.local_threads)
-            else:
-                self._session = ClusterSession(self._client, payload, len(tasks))
+            try:
+                if self._client is None:
+                    self._session = LocalSession(payload, self.execution.local_threads)
+                else:
+                    self._session = ClusterSession(self._client, payload, len(tasks))
+            except BaseException:
+                self._release_leases()
+                raise
         return self._session
 
     def reduce(self, mode: Mode, frontiers: Sequence[Array]) -> list[Accumulator]:
@@ -217,11 +231,14 @@ class Reducer:
         if self._session is not None:
             self._session.close()
             self._session = None
-        for lease in self._leases:
-            lease.release()
-        self._leases = []
+        self._release_leases()
         if self._client is not None and self._owns_client:
             self._client.close()
         self._client = None
         self._capacity = None
         self._plan = None
+
+    def _release_leases(self) -> None:
+        for lease in self._leases:
+            lease.release()
+        self._leases = []

@@ -115,7 +115,7 @@ class PartitionService(WorkerPlugin):
         self.refusal = version_mismatch(self.client_versions, package_versions(), here)
         self.closed = False
         self.floor = 0  # newest epoch seen: whatever is older is no longer wanted
-        self.keys: dict[int, str] = {}  # never the data: Dask may move, spill or release them
+        self.keys: dict[int, set[str]] = {}  # never the data: Dask may move or release them
         self.records: dict[int, bytes] = {}  # of the newest epoch, so asking again costs nothing
         self.running: dict[int, asyncio.Task[None]] = {}
         self.failure: Answer | None = None
@@ -136,13 +136,19 @@ class PartitionService(WorkerPlugin):
         self.records = {}
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
-        """Follow partitions into and out of this worker's memory."""
-        if finish == "memory":
+        """Follow partitions into and out of this worker's memory.
+
+        Dask announces what was intended: a task that was released while it ran is announced as
+        going to memory, but its result is not kept. The store tells.
+        """
+        if finish == "memory" and key in self.worker.data:
             self._index(key)
         elif start == "memory":
             partition = self._partition_of(key)
-            if partition is not None and self.keys.get(partition) == key:
-                del self.keys[partition]
+            if partition is not None and partition in self.keys:
+                self.keys[partition].discard(key)
+                if not self.keys[partition]:
+                    del self.keys[partition]
 
     # ------------------------------------------------------------------------------- index
 
@@ -155,7 +161,7 @@ class PartitionService(WorkerPlugin):
     def _index(self, key: Any) -> None:
         partition = self._partition_of(key)
         if partition is not None:
-            self.keys[partition] = key
+            self.keys.setdefault(partition, set()).add(key)
 
     def _rescan(self) -> None:
         for key in list(self.worker.data):
@@ -164,9 +170,15 @@ class PartitionService(WorkerPlugin):
     def _look_up(self, partitions: Sequence[int]) -> dict[int, Any]:
         """Prepared objects that are here. Dask's store is the truth, the index a short cut."""
         data = self.worker.data
-        if any(self.keys.get(p) not in data for p in partitions):
+        found = {p: self._key_here(p) for p in partitions}
+        if None in found.values():
             self._rescan()
-        return {p: data[self.keys[p]] for p in partitions if self.keys.get(p) in data}
+            found = {p: self._key_here(p) for p in partitions}
+        return {p: data[key] for p, key in found.items() if key is not None}
+
+    def _key_here(self, partition: int) -> str | None:
+        copies = self.keys.get(partition, ())
+        return next((key for key in copies if key in self.worker.data), None)
 
     # -------------------------------------------------------------------------- evaluation
 

@@ -29,7 +29,9 @@ class Spec:
 class Toy:
     """An objective made of a function, counting its passes."""
 
-    def __init__(self, function: Function, specs: Sequence[Spec], fixed: Sequence[Spec] = ()) -> None:
+    def __init__(
+        self, function: Function, specs: Sequence[Spec], fixed: Sequence[Spec] = ()
+    ) -> None:
         self.function = function
         self.parameters = (*fixed, *specs)
         self.parameter_names = tuple(spec.name for spec in specs)
@@ -147,7 +149,7 @@ def _positive(intensity: F64) -> F64:
     if len(bad):
         event = int(bad[0])
         raise EvaluationError(
-            f"term nll: data intensity of event {event} is {intensity[event]:g}; it must be positive",
+            f"term nll: data intensity of event {event} is {intensity[event]:g}, not positive",
             event=event,
             value=float(intensity[event]),
         )

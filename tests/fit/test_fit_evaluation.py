@@ -101,7 +101,8 @@ def test_limit_stops_before_the_pass() -> None:
 
 def test_periodic_parameters_are_wrapped_for_evaluation() -> None:
     evaluator, toy = evaluator_of(
-        lambda p: (float(np.cos(p[0])), -np.sin(p)), Spec("phi", bounds=(-np.pi, np.pi), periodic=True)
+        lambda p: (float(np.cos(p[0])), -np.sin(p)),
+        Spec("phi", bounds=(-np.pi, np.pi), periodic=True),
     )
     evaluator.value(np.array([np.pi + 0.5]))
     evaluator.value(np.array([0.3]))
@@ -136,3 +137,14 @@ def test_errors_of_the_objective_are_kept_whole() -> None:
     evaluator.value(np.zeros(1))
     assert evaluator.last_failure is not None
     assert evaluator.last_failure.error is error
+
+
+def test_runaway_points_are_not_evaluated() -> None:
+    evaluator, toy = evaluator_of(PARABOLA, Spec("a", 2.0), Spec("b", scale=1e3))
+    assert evaluator.value(np.array([1e15, 1e17])) < math.inf
+    for point in ([3e15, 0.0], [0.0, 2e18], [math.nan, 0.0], [0.0, -math.inf]):
+        assert evaluator.value(np.array(point)) == math.inf
+    assert len(toy.points) == evaluator.n_evaluations == 1
+    assert evaluator.n_failures == 4
+    assert evaluator.last_failure is not None
+    assert "parameter b has run away" in str(evaluator.last_failure.error)

@@ -177,7 +177,8 @@ def test_worker_info_measures_each_worker(client: Client, tmp_path: Path) -> Non
     assert {info.address for info in infos} == set(client.ncores())
     for info in infos:
         assert info.nthreads == 1
-        assert info.memory_limit is not None and info.memory_limit > 2**26
+        assert info.memory_limit is not None
+        assert info.memory_limit > 2**26
         assert 2**24 < info.resident_bytes <= info.peak_resident_bytes < 2**34
 
 
@@ -241,7 +242,7 @@ def test_address_scheduler_file_and_cluster_object_are_accepted(
     cluster: LocalCluster, client: Client, tmp_path: Path
 ) -> None:
     payload, file = Integers(tmp_path), tmp_path / "scheduler.json"
-    client.write_scheduler_file(str(file))
+    file.write_text(json.dumps({"address": cluster.scheduler_address}))
     for where in (cluster.scheduler_address, file, str(file), cluster):
         with ClusterSession(where, payload, PARTITIONS) as session:
             assert session.evaluate(request()) == expected(payload, request())
@@ -342,7 +343,8 @@ def test_every_route_gives_the_same_records(client: Client, tmp_path: Path) -> N
         one = [*client.ncores()][:1]
         client.run(unplug, operation=operation_name(session.session), workers=one)
         assert session.evaluate(request()) == expected(payload, request())
-        assert session.last is not None and session.last.messages == 2
+        assert session.last is not None
+        assert session.last.messages == 2
 
 
 def test_lost_stream_to_the_scheduler_is_survived(cluster: LocalCluster, tmp_path: Path) -> None:
@@ -410,7 +412,8 @@ def test_stopped_workers_are_worked_around_or_reported(tmp_path: Path) -> None:
         try:
             os.kill(first, signal.SIGSTOP)
             assert session.evaluate(request()) == expected(payload, request())
-            assert session.last is not None and session.last.rebuilt == 6
+            assert session.last is not None
+            assert session.last.rebuilt == 6
             os.kill(second, signal.SIGSTOP)
             with pytest.raises(ExecutionError, match="were not answered for") as caught:
                 session.evaluate(request())

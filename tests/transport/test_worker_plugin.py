@@ -101,15 +101,18 @@ def test_handler_comes_and_goes_with_the_service() -> None:
 
 def test_index_follows_transitions_of_its_own_session_only() -> None:
     key, newer = partition_key("s1", 4, 0), partition_key("s1", 4, 1)
-    with service_on({}) as (service, _, _):
+    foreign, discarded = partition_key("s2", 5, 0), partition_key("s1", 6, 0)
+    with service_on({}) as (service, worker, _):
+        worker.data.update(dict.fromkeys([key, newer, foreign, ("tuple", 1)], 4))
         service.transition(key, "flight", "memory")
-        service.transition(partition_key("s2", 5, 0), "executing", "memory")
+        service.transition(foreign, "executing", "memory")
         service.transition(("tuple", 1), "executing", "memory")
-        assert service.keys == {4: key}
+        service.transition(discarded, "cancelled", "memory")  # announced, but not kept
+        assert service.keys == {4: {key}}
         service.transition(newer, "executing", "memory")
-        service.transition(key, "memory", "released")  # the newer copy stays indexed
-        assert service.keys == {4: newer}
         service.transition(newer, "memory", "released")
+        assert service.keys == {4: {key}}  # the older copy is still here
+        service.transition(key, "memory", "released")
         assert service.keys == {}
 
 
@@ -117,7 +120,7 @@ def test_damaged_index_is_repaired_from_the_store() -> None:
     with service_on(stored(1, 2)) as (service, _, _):
         service.keys.clear()
         assert asyncio.run(service.evaluate(1, b"", [1]))["records"] == [b"2"]
-        service.keys[2] = partition_key("s1", 2, 9)
+        service.keys[2] = {partition_key("s1", 2, 9)}
         assert asyncio.run(service.evaluate(1, b"", [2]))["records"] == [b"4"]
 
 
@@ -229,10 +232,10 @@ def test_fields_of_errors_travel_as_plain_data(value: Any, arrives: Any) -> None
 
 
 def test_subclass_that_the_client_may_not_know_arrives_as_its_known_base() -> None:
-    class Special(DataError):
+    class SpecialError(DataError):
         pass
 
-    assert type(rebuild_error(describe_error(Special("bad"), "w"))) is DataError
+    assert type(rebuild_error(describe_error(SpecialError("bad"), "w"))) is DataError
 
 
 def test_unexpected_error_arrives_with_the_traceback_of_the_worker() -> None:

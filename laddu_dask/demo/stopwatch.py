@@ -1,0 +1,42 @@
+"""Where the time of a run went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Stopwatch:
+    """Named phases of a run, in order.
+
+    Attributes
+    ----------
+    phases
+        Seconds by name.
+    """
+
+    def __init__(self) -> None:
+        self.phases: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time the block; a phase that occurs twice adds up."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - started)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add seconds measured elsewhere."""
+        self.phases[name] = self.phases.get(name, 0.0) + seconds
+
+    @property
+    def total(self) -> float:
+        """Sum of all phases in seconds."""
+        return sum(self.phases.values())
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.phases.items())
+        return f"{self.total:.1f} s in all: {parts}"

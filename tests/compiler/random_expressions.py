@@ -1,0 +1,222 @@
+"""Random expressions for property tests, and how well conditioned they are at given events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from oracle import evaluate
+
+import laddu_dask as ld
+from laddu_dask.expr import Expr, Node, build
+from laddu_dask.expr.node import PREDICATES, walk
+
+Array = NDArray[Any]
+EVENTS = 48
+PARAMETERS = ("a", "b", "c")
+COLUMNS = ("x", "y", "z")
+DEPTH = 5
+
+_LITERALS = [0.5, -0.75, 1.0, -1.0, 2.0, 3, 0.1, 1j, 0.5 - 0.25j, -2 + 1j]
+_UNARY = [
+    Expr.sqrt,
+    Expr.log,
+    Expr.exp,
+    Expr.sin,
+    Expr.cos,
+    Expr.conj,
+    Expr.real,
+    Expr.imag,
+    Expr.norm_sqr,
+    Expr.__neg__,
+    lambda e: e.named("part"),
+    lambda e: e.tagged("wave"),
+]
+
+
+@st.composite
+def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
+    """A scalar expression with every operation of the language, at most `depth` levels deep."""
+    if depth == 0 or draw(st.integers(0, 9)) == 0:
+        return draw(_leaves())
+    kind = draw(st.sampled_from("uuuubbbbbbbpwcaAvmt"))
+    below = scalars(depth - 1)
+    if kind == "u":
+        return draw(st.sampled_from(_UNARY))(draw(below))
+    if kind == "b":
+        a, b, operation = draw(below), draw(below), draw(st.sampled_from("+-*/"))
+        return {"+": a + b, "-": a - b, "*": a * b, "/": a / b}[operation]
+    if kind == "p":
+        return draw(below) ** draw(st.integers(-3, 4))
+    if kind == "w":
+        return ld.where(draw(conditions(depth - 1)), draw(below), draw(below))
+    if kind == "c":
+        return ld.complex(draw(below), draw(below))
+    if kind == "a":
+        return ld.atan2(draw(below), draw(below))
+    if kind == "A":
+        return ld.acos(draw(below))
+    if kind == "t":
+        return ld.polar_complex(draw(below), draw(below))
+    size = draw(st.integers(1, 3))
+    if kind == "v":
+        left = ld.vector([draw(scalars(depth - 2 if depth > 1 else 0)) for _ in range(size)])
+        right = ld.vector([draw(_leaves()) for _ in range(size)]) * draw(_leaves())
+        return ld.dot(left, right - left / 2) if draw(st.booleans()) else (left + right)[size - 1]
+    matrix = ld.matrix([[draw(_leaves()) for _ in range(size)] for _ in range(2)])
+    vector = ld.vector([draw(scalars(depth - 2 if depth > 1 else 0)) for _ in range(size)])
+    if draw(st.booleans()):
+        return (matrix @ vector)[draw(st.integers(0, 1))]
+    column = ld.matrix([[draw(_leaves()), 1] for _ in range(size)])
+    return (matrix @ column).conj().at(draw(st.integers(0, 1)), 0) * vector[0]
+
+
+def _leaves() -> st.SearchStrategy[Expr]:
+    return st.one_of(
+        st.sampled_from(PARAMETERS).map(ld.parameter),
+        st.sampled_from(COLUMNS).map(ld.scalar),
+        st.sampled_from(_LITERALS).map(Expr),
+        st.just(ld.parameter("held", fixed=0.375)),
+    )
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int) -> ld.Predicate:
+    """Comparisons of real scalars and their combinations."""
+    kind = draw(st.sampled_from("<<>=!&|~" if depth > 1 else "<<>"))
+    if kind == "~":
+        return ~draw(conditions(depth - 1))
+    if kind in "&|":
+        a, b = draw(conditions(depth - 1)), draw(conditions(depth - 1))
+        return a & b if kind == "&" else a | b
+    left, right = draw(scalars(min(depth, 2))).real(), draw(_leaves()).real()
+    return {"<": left < right, ">": left >= right, "=": left == right, "!": left != right}[kind]
+
+
+def columns(seed: int) -> dict[str, Array]:
+    """Events of both signs, most of order one."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=EVENTS) * [1, 1, 3][i] for i, name in enumerate(COLUMNS)}
+
+
+def point(seed: int) -> dict[str, float]:
+    """Parameter values of order one."""
+    rng = np.random.default_rng([seed, 1])
+    return {name: float(value) for name, value in zip(PARAMETERS, rng.normal(size=3), strict=True)}
+
+
+class Truth:
+    """What the oracle says about an expression: values, gradients and how far to trust them.
+
+    Attributes
+    ----------
+    values
+        Shape (n,).
+    spread
+        How far the value moves when each operand and each intermediate result is wrong in its last
+        bit: the error that any evaluation in double precision may make.
+    gradient
+        Central differences extrapolated to fourth order, shape (3, n), zero for parameters that do
+        not occur.
+    gradient_error
+        Distance between two step sizes plus what rounding of the values does to differences: what
+        these themselves are wrong by.
+    regular
+        No intermediate overflows, and no root, logarithm, angle or quotient sits on its singular
+        point.
+    """
+
+    REPLICAS = 6
+    STEP = 2.0**-10
+
+    def __init__(self, expr: Expr, seed: int) -> None:
+        events, at = columns(seed), point(seed)
+        free = {name: ld.scalar(f"parameter {name}").node for name in PARAMETERS}
+        plain = _replace(expr.node, free, noise=None)
+        inputs = events | {f"parameter {n}": np.full(EVENTS, v) for n, v in at.items()}
+        self.values = _broadcast(evaluate(plain, inputs))
+        self.regular = _regular(plain, inputs)
+        self.spread = self._spread(expr.node, free, inputs, seed)
+        self.gradient, self.gradient_error = self._differences(plain, inputs)
+
+    def _spread(
+        self, root: Node, free: dict[str, Node], inputs: dict[str, Array], seed: int
+    ) -> Array:
+        names: list[str] = []
+        noisy = _replace(root, free, names)
+        rng = np.random.default_rng([seed, 2])
+        repeated = {name: np.tile(column, self.REPLICAS) for name, column in inputs.items()}
+        size = EVENTS * self.REPLICAS
+        for name in names:
+            centre = 0.0 if name.endswith("i") else 1.0
+            repeated[name] = centre + rng.choice([-1.0, 1.0], size=size) * 2.0**-52
+        moved = _broadcast(evaluate(noisy, repeated), size).reshape(self.REPLICAS, EVENTS)
+        with np.errstate(all="ignore"):
+            return np.abs(moved - self.values).max(axis=0)
+
+    def _differences(self, expr: Expr, inputs: dict[str, Array]) -> tuple[Array, Array]:
+        steps = [k * self.STEP * scale for scale in (1, 0.5) for k in (-2, -1, 1, 2)]
+        gradient = np.zeros((len(PARAMETERS), EVENTS), dtype=complex)
+        error = np.zeros((len(PARAMETERS), EVENTS))
+        for row, name in enumerate(PARAMETERS):
+            repeated = {key: np.tile(column, len(steps)) for key, column in inputs.items()}
+            key = f"parameter {name}"
+            repeated[key] = np.concatenate([inputs[key] + step for step in steps])
+            moved = evaluate(expr, repeated)
+            if moved.size == 1:
+                continue
+            far = moved.reshape(2, 4, EVENTS)
+            with np.errstate(all="ignore"):
+                both = (far[:, 0] - 8 * far[:, 1] + 8 * far[:, 2] - far[:, 3]) / 12
+                coarse, fine = both[0] / self.STEP, both[1] / (self.STEP / 2)
+                gradient[row] = fine
+                error[row] = np.abs(fine - coarse) + 2 * self.spread / self.STEP
+        return gradient, error
+
+
+def _broadcast(values: Array, size: int = EVENTS) -> Array:
+    return np.broadcast_to(values, (size,))
+
+
+def _replace(root: Node, free: dict[str, Node], noise: list[str] | None) -> Expr:
+    """Parameters become columns, and each value is multiplied by noise columns of its own."""
+    done: dict[int, Node] = {}
+    for node in walk(root):
+        if node.op == "parameter" and not node.data.fixed:  # type: ignore[attr-defined]
+            new = free[node.data.name]  # type: ignore[attr-defined]
+        else:
+            new = build.rebuild(node, tuple(done[id(arg)] for arg in node.args))
+        if node.is_real and not new.is_real:  # a root that noise might have made imaginary
+            new = build.part("real", new)
+        if noise is not None and new.op not in PREDICATES and new.op != "const":
+            name = f"noise {len(noise)}"
+            factor = ld.scalar(name + "r")
+            noise.append(name + "r")
+            if not new.is_real:
+                factor = ld.complex(factor, ld.scalar(name + "i"))
+                noise.append(name + "i")
+            new = build.mul(new, factor.node)
+        done[id(node)] = new
+    return Expr.of(done[id(root)])
+
+
+def _regular(expr: Expr, inputs: dict[str, Array]) -> Array:
+    regular = np.ones(EVENTS, dtype=bool)
+    for node in walk(expr.node):
+        if node.op in PREDICATES:
+            continue
+        size = np.abs(evaluate(Expr.of(node), inputs))
+        regular &= _broadcast((size < 1e60).reshape(-1, size.shape[-1]).all(axis=0))
+        singular: list[Node] = []
+        if node.op in {"sqrt", "log", "atan2"}:
+            singular = [*node.args]
+        elif node.op == "div":
+            singular = [node.args[1]]
+        elif node.op == "pow" and isinstance(node.data, int) and node.data < 0:
+            singular = [node.args[0]]
+        if singular:
+            nearest = sum(np.abs(evaluate(Expr.of(arg), inputs)) for arg in singular)
+            regular &= _broadcast(np.asarray(nearest) > 1e-60)
+    return regular

@@ -1,0 +1,264 @@
+"""Memory: the plan comes before anything is read, budgets are refused early, leases return."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client, LocalCluster
+from two_wave_case import bits, model, sample, two_waves
+
+import laddu_dask as ld
+from laddu_dask.errors import DataError, ExecutionError, MemoryBudgetError
+
+A = ld.parameter("a", initial=0.5)
+X = ld.scalar("x")
+
+
+def events(n: int = 1000) -> ld.Dataset:
+    return ld.Dataset.from_arrays(scalars={"x": np.linspace(0, 1, n)})
+
+
+def likelihood(mc: ld.Dataset | None = None, **options: Any) -> ld.Likelihood:
+    term = ld.NLL(
+        1 + A * X, data=events(100), accepted_mc=events() if mc is None else mc, name="signal"
+    )
+    return ld.Likelihood([term], ld.Execution(**({"backend": "interpreter"} | options)))
+
+
+def test_planned_before_anything_is_read(tmp_path: Path) -> None:
+    """The file may be gone when the plan is made; it prints, and says the same afterwards."""
+    path = tmp_path / "mc.parquet"
+    pq.write_table(pa.table({"x": np.linspace(0, 1, 1000)}), path, row_group_size=100)
+    planned = likelihood(ld.read_parquet(path))
+    path.unlink()
+    text = str(planned.plan())
+    assert "signal/data" in text
+    assert "signal/accepted_mc" in text
+    assert "resident" in text
+    assert str(planned.plan()) == text
+    decision = planned.plan().decisions[1]
+    assert (decision.label, decision.events) == ("signal/accepted_mc", 1000)
+    assert json.loads(json.dumps(planned.plan().to_dict()))["decisions"][1]["events"] == 1000
+    with pytest.raises(DataError, match="cannot be found"):
+        planned.value()
+    assert str(planned.plan()) == text
+    planned.close()
+
+
+def test_decisions_follow_the_budget() -> None:
+    """DP rows: resident if it fits, else streaming in chunks that do, with the reason."""
+    needed = likelihood(storage="resident", threads=1).plan()
+    assert [d.strategy for d in needed.decisions] == ["resident", "resident"]
+    assert needed.decisions[1].resident_bytes >= 16 * 1000  # x or 1 + a x, and the weight
+    # The data fit beside chunks of the accepted events, these do not fit whole.
+    tight = likelihood(memory=needed.decisions[1].resident_bytes, threads=1, chunk_events=64)
+    with tight:
+        data, mc = tight.plan().decisions
+        assert mc.strategy == "streaming"
+        assert mc.chunk_events <= 64
+        assert "budget" in mc.reason or "room" in mc.reason
+        assert data.resident_bytes + mc.peak_bytes <= needed.decisions[1].resident_bytes
+        with likelihood() as ample:
+            assert bits(tight) == bits(ample)
+
+
+def test_a_wish_for_chunks_only_shrinks() -> None:
+    """T-50: and what was asked for is kept to."""
+    plan = likelihood(chunk_events=7).plan()
+    assert [d.chunk_events for d in plan.decisions] == [7, 7]
+    assert "limited to 7 events as asked" in str(plan)
+
+
+@pytest.mark.parametrize("storage", ["fastest", "streaming"])
+def test_a_budget_too_small_for_one_block(storage: Any) -> None:
+    """Refused by the plan, with what is needed and what there is; nothing was read."""
+    small = likelihood(storage=storage, memory=1000, threads=2)
+    for attempt in (small.plan, small.value, small.fit):
+        with pytest.raises(MemoryBudgetError, match=r"signal/accepted_mc: streaming it") as caught:
+            attempt()
+        assert caught.value.remaining == 1000
+        assert caught.value.requested > 1000
+        assert (caught.value.resource, caught.value.label) == ("host", "signal/accepted_mc")
+        assert "raise the memory budget" in str(caught.value)
+    with likelihood(storage=storage, memory=caught.value.requested + 100_000) as enough:
+        assert np.isfinite(enough.value())
+
+
+def test_the_requested_budget_is_enough() -> None:
+    """What the error asks for is what it takes."""
+    memory, refused = 5000, []
+    # First a data set that does not fit even alone is named, then what does not fit together.
+    for label in ("signal/data", "signal/accepted_mc", "signal/data, signal/accepted_mc"):
+        with pytest.raises(MemoryBudgetError, match="resident.* needs") as caught:
+            likelihood(storage="resident", memory=memory, threads=1).plan()
+        assert 'choose storage="fastest"' in str(caught.value)
+        assert (caught.value.label, caught.value.remaining) == (label, memory)
+        memory = caught.value.requested
+        refused.append(memory)
+    assert refused == sorted(refused)
+    with likelihood(storage="resident", memory=memory, threads=1) as fits:
+        assert np.isfinite(fits.value())
+    with pytest.raises(MemoryBudgetError):
+        likelihood(storage="resident", memory=memory - 1, threads=1).plan()
+
+
+@pytest.mark.parametrize("memory", ["-1 GiB", "2 gibibites", "0", "200%", 0, 1.5])
+def test_malformed_budgets(memory: Any) -> None:
+    with pytest.raises(MemoryBudgetError, match="is not a memory budget"):
+        ld.Execution(memory=memory)
+
+
+def test_budgets_in_words() -> None:
+    """Text, percentages and plans reach the decisions."""
+    for memory in ("2 GiB", 2**31, ld.MemoryPlan(host="2048 MiB")):
+        assert likelihood(memory=memory).plan().decisions[0].available_bytes <= 2**31
+    half, whole = (
+        likelihood(memory=text).plan().decisions[0].available_bytes for text in ("50%", "100%")
+    )
+    assert 0 < half < whole
+
+
+def test_leases_are_released() -> None:
+    """DP-10, T-48: held while partitions are, returned by close, and after any exception."""
+    used = likelihood(storage="resident")
+    used.value()
+    pool = used._reducer._pool
+    assert pool is not None
+    assert pool.reserved == used.plan().resident_bytes > 0
+    assert pool.high_water == used.plan().peak_bytes
+    used.close()
+    assert pool.reserved == 0
+    used.close()  # again, and nothing happens
+
+
+def test_leases_return_when_preparing_fails(tmp_path: Path) -> None:
+    """T-48: nothing was kept, so nothing stays reserved; a repaired file may then be used."""
+    path = tmp_path / "mc.parquet"
+    table = pa.table({"x": np.linspace(0, 1, 1000)})
+    pq.write_table(table, path)
+    hidden = tmp_path / "hidden.parquet"
+    broken = likelihood(ld.read_parquet(path), storage="resident")
+    path.rename(hidden)
+    for _ in range(2):
+        with pytest.raises(DataError):
+            broken.value()
+        assert broken._reducer._pool is not None
+        assert broken._reducer._pool.reserved == 0
+    hidden.rename(path)
+    with likelihood() as usual:
+        assert broken.value() == usual.value()
+    broken.close()
+
+
+def test_leases_of_a_pass_return_after_its_error(tmp_path: Path) -> None:
+    """T-48: streaming holds bytes only while a pass runs, also when it fails."""
+    path = tmp_path / "mc.parquet"
+    pq.write_table(pa.table({"x": np.linspace(0, 1, 1000)}), path)
+    with likelihood(ld.read_parquet(path), storage="streaming") as streaming:
+        streaming.value()
+        pool = streaming._reducer._pool
+        assert pool is not None
+        path.unlink()
+        for _ in range(3):
+            with pytest.raises(DataError):
+                streaming.value()
+            assert pool.reserved == 0
+        assert pool.high_water > 0
+
+
+def test_closed_and_used_again() -> None:
+    """Close gives everything back; the likelihood itself is only a description."""
+    used = two_waves(ld.Execution(backend="interpreter"))
+    first = bits(used)
+    used.close()
+    assert bits(used) == first
+    used.close()
+
+
+def test_report_counts() -> None:
+    """ST-01, DK-18: evaluations, events and this process."""
+    with likelihood(threads=2, partitions=3) as used:
+        assert used.report().evaluations == 0
+        assert used.report().evaluations_per_second == 0
+        used.value()
+        used.value_and_gradient()
+        report = used.report()
+    assert (report.evaluations, report.events) == (2, 1100)
+    assert report.evaluations_per_second > 0
+    (process,) = report.workers
+    assert (process.nthreads, process.partitions) == (2, 6)
+    assert 0 < process.resident_bytes <= process.peak_resident_bytes
+    text = str(report)
+    assert "2 evaluations of 1100 events" in text
+    assert "signal/accepted_mc" in text
+    assert json.loads(json.dumps(report.to_dict()))["evaluations"] == 2
+
+
+def test_everything_that_describes_a_likelihood_pickles() -> None:
+    """Models, terms and data sets travel; what comes out gives the same bits."""
+    term = ld.ExtendedNLL(model(), data=sample("data"), accepted_mc=sample("mc"), name="signal")
+    revived_model, revived = pickle.loads(pickle.dumps((term.model, term)))
+    assert revived_model.digest == term.model.digest
+    assert revived.model is revived_model  # sharing survives
+    assert revived.name == "signal"
+    execution = ld.Execution(backend="interpreter", memory="1 GiB", storage="streaming")
+    assert pickle.loads(pickle.dumps(execution)) == execution
+    with (
+        ld.Likelihood([term], execution) as before,
+        ld.Likelihood([revived], pickle.loads(pickle.dumps(execution))) as after,
+    ):
+        assert bits(after) == bits(before)
+        assert after.parameters == before.parameters
+
+
+@pytest.mark.cluster
+def test_plan_of_a_cluster(client: Client) -> None:
+    """DK-06: for the worker with the largest share, before any task exists."""
+    with likelihood(cluster=client, partitions=3, memory="1 GiB") as planned:
+        data, mc = planned.plan().decisions
+        # Two of the three partitions go to one of the workers, the largest ones at worst.
+        assert (data.events, mc.events) == (67, 667)
+        assert mc.available_bytes <= 2**30
+        assert not client.run_on_scheduler(_session_keys)
+        planned.value()
+        report = planned.report()
+    assert sorted(worker.partitions for worker in report.workers) == [3, 3]
+    with likelihood(cluster=client, partitions=1) as single:
+        assert single.plan().decisions[1].events == 1000
+
+
+@pytest.mark.cluster
+def test_a_budget_too_small_for_one_block_on_a_cluster(client: Client) -> None:
+    """The same error; the cluster is not touched."""
+    with pytest.raises(MemoryBudgetError, match="signal/accepted_mc: streaming it") as caught:
+        likelihood(cluster=client, memory=1000).value()
+    assert caught.value.remaining == 1000
+    assert not client.run_on_scheduler(_session_keys)
+
+
+@pytest.mark.cluster
+def test_a_cluster_without_workers() -> None:
+    """Refused at once instead of waiting for ever, in plans and evaluations of any kind."""
+    with LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty:
+        execution = ld.Execution(cluster=empty)
+        used = likelihood(cluster=empty)
+        for attempt in (
+            used.plan,
+            used.value,
+            lambda: ld.Model(1 + A * X).evaluate(events(), execution=execution),
+        ):
+            with pytest.raises(ExecutionError, match="the cluster has no workers") as caught:
+                attempt()
+            assert caught.value.option == "cluster"
+        used.close()
+
+
+def _session_keys(dask_scheduler: Any) -> list[str]:
+    return [str(key) for key in dask_scheduler.tasks if "laddu" in str(key)]
