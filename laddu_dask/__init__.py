@@ -27,7 +27,7 @@ from laddu_dask.expr import (
     acos,
     atan2,
     cis,
-    complex,  # noqa: A004 - the language's own complex, always used as ld.complex
+    complex,
     cparameter,
     dot,
     matrix,

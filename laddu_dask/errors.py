@@ -30,7 +30,9 @@ class LadduError(Exception):
         context = self.__dict__.get("context", {})
         if name in context:
             return context[name]
-        raise AttributeError(f"{type(self).__name__} has no field {name!r}; it has {sorted(context)}")
+        raise AttributeError(
+            f"{type(self).__name__} has no field {name!r}; it has {sorted(context)}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), str(self), self.context)

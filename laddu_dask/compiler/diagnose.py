@@ -9,6 +9,7 @@ from laddu_dask.compiler import pairs
 from laddu_dask.compiler.invariants import run_scalar
 from laddu_dask.compiler.lower import lower_all
 from laddu_dask.compiler.program import cut
+from laddu_dask.expr import build
 from laddu_dask.expr.node import PREDICATES, Node, walk
 from laddu_dask.expr.text import equation
 
@@ -31,7 +32,13 @@ def evaluate_event(
         The value, and the text of the sub-expression in which its NaN or infinity began: not finite
         although its operands are; None if the value is finite.
     """
-    graph, values = lower_all(root)
+    # Which branch each `where` took is one more number to compute.
+    choices = {
+        id(node): build.where(node.args[0], build.constant(1.0), build.constant(0.0))
+        for node in walk(root)
+        if node.op == "where"
+    }
+    graph, values = lower_all(build.vector((root, *choices.values())))
     leaves: dict[int, int] = {}
     numbers: list[float] = []
     for index, (op, _, payload) in enumerate(graph.ops):
@@ -45,18 +52,20 @@ def evaluate_event(
         spans.append(len(outputs))
         for pair in values[id(node)]:
             outputs += [pairs.re(graph, pair), pairs.im(graph, pair)]
-    program = cut(graph, outputs, {}, leaves)
+    picks = [pairs.re(graph, values[id(choice)][0]) for choice in choices.values()]
+    program = cut(graph, outputs + picks, {}, leaves)
     results = run_scalar(program.instructions, numbers, program.outputs)
-    value = complex(results[-2], results[-1])
+    value = complex(*results[len(outputs) - 2 : len(outputs)])
+    taken = dict(zip(choices, map(bool, results[len(outputs) :]), strict=True))
     bad = {
         id(node)
         for node, start in zip(order, spans, strict=True)
         if not all(map(math.isfinite, results[start : start + 2 * len(values[id(node)])]))
     }
-    return value, _origin(root, bad)
+    return value, _origin(root, bad, taken)
 
 
-def _origin(root: Node, bad: set[int]) -> str | None:
+def _origin(root: Node, bad: set[int], taken: Mapping[int, bool]) -> str | None:
     """Text of the bad node below the root that no bad operand explains, on the way of the NaN.
 
     Only the way down through bad nodes counts: a branch that `where` did not take, or an infinity
@@ -66,7 +75,10 @@ def _origin(root: Node, bad: set[int]) -> str | None:
         return None
     node = root
     while True:
-        worse = [arg for arg in node.args if id(arg) in bad]
+        operands = node.args
+        if node.op == "where":
+            operands = (node.args[1] if taken[id(node)] else node.args[2],)
+        worse = [arg for arg in operands if id(arg) in bad]
         if not worse:
             return equation(node)
         node = worse[0]

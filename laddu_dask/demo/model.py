@@ -1,7 +1,8 @@
 """Two resonances in gamma p -> K_S K_S p with a linearly polarised beam.
 
-An S wave (f0(1500)) and a D wave with m = 2 (f2'(1525)) of positive reflectivity, each a relativistic
-Breit-Wigner with free mass and width. The S wave's production amplitude is the unit of all others.
+An S wave (f0(1500)) and a D wave with m = 2 (f2'(1525)) of positive reflectivity, each a
+relativistic Breit-Wigner with free mass and width. The S wave's production amplitude is the unit of
+all others.
 """
 
 from __future__ import annotations

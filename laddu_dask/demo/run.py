@@ -119,9 +119,7 @@ def _print_result(console: Console, result: FitResult, report: LikelihoodReport)
         strict=True,
     ):
         label = f"{name} / {unit}" if unit else name
-        table.add_row(
-            label, f"{TRUTH[name]:.4f}", f"{value:.4f}", f"{error:.4f}", f"{pull:+.2f}"
-        )
+        table.add_row(label, f"{TRUTH[name]:.4f}", f"{value:.4f}", f"{error:.4f}", f"{pull:+.2f}")
     console.print()
     console.print(table)
     console.print(

@@ -246,9 +246,7 @@ class Likelihood:
             events=sum(item.dataset.n_events for item in self._reducer.passes),
         )
 
-    def fit(
-        self, initial: Parameters = None, method: str = "migrad", **options: Any
-    ) -> FitResult:
+    def fit(self, initial: Parameters = None, method: str = "migrad", **options: Any) -> FitResult:
         """Minimise; see `laddu_dask.fit.fit` for options and the result."""
         from laddu_dask.fit import fit
 

@@ -74,10 +74,10 @@ def cluster_capacity(client: Any, execution: Execution) -> Capacity:
     for address, found in memory.items():
         worker = workers.get(address, {})
         share = neighbours[_host(address)]
-        total, available = found.total // share, found.available // share
-        limit = worker.get("memory_limit")
-        if limit:
-            total, available = min(total, limit), min(available, int(DASK_TARGET * limit))
+        limit = worker.get("memory_limit") or None
+        total = _least(_part(found.total, share), limit)
+        target = None if limit is None else int(DASK_TARGET * limit)
+        available = _least(_part(found.available, share), target)
         budgets.append(execution.memory.host.resolve(total, available))
         threads.append(int(worker.get("nthreads", 1)))
     return Capacity(tuple(threads), min(budgets))
@@ -97,6 +97,16 @@ def require_workers(workers: Mapping[str, Any]) -> None:
             "workers, or wait for them with client.wait_for_workers(n)",
             option="cluster",
         )
+
+
+def _part(count: int | None, processes: int) -> int | None:
+    """Equal share of a number that may be unknown."""
+    return None if count is None else count // processes
+
+
+def _least(*counts: int | None) -> int | None:
+    """The smallest of the known numbers; None when none is known."""
+    return min((count for count in counts if count is not None), default=None)
 
 
 def _host(address: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from laddu_dask.data import Dataset, Fragment
 
@@ -52,7 +52,7 @@ def partition_dataset(dataset: Dataset, count: int) -> tuple[Partition, ...]:
     """Cut a data set into `count` partitions; some are empty when there are few events."""
     points = cut_points([fragment.rows for fragment in dataset.fragments], count)
     partitions = []
-    for start, stop in zip(points, points[1:], strict=False):
+    for start, stop in pairwise(points):
         pieces = []
         for fragment in dataset.fragments:
             low = max(start, fragment.offset)

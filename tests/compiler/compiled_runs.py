@@ -44,12 +44,18 @@ def value_and_gradient(
     model = compile_model(expr, "complex")
     vector = model.layout.vector(parameters)
     inputs = event_inputs(model, columns, backend)
-    rows = run_program(
-        model.programs.gradient, inputs, model.invariants.frontier(vector), backend
-    )
+    rows = run_program(model.programs.gradient, inputs, model.invariants.frontier(vector), backend)
     n = model.invariants.n_adjoints
-    adjoints = rows[2 : 2 + n] + 1j * rows[2 + n : 2 + 2 * n]
-    return rows[0] + 1j * rows[1], model.invariants.jacobian(vector).T @ adjoints
+    jacobian = model.invariants.jacobian(vector).T
+    with np.errstate(all="ignore"):
+        gradient = _complex(jacobian @ rows[2 : 2 + n], jacobian @ rows[2 + n : 2 + 2 * n])
+    return _complex(rows[0], rows[1]), gradient
+
+
+def _complex(real: Array, imag: Array) -> Array:
+    result = np.empty(real.shape, dtype=complex)
+    result.real, result.imag = real, imag
+    return result
 
 
 def with_noisy_functions(program: Program) -> Program:

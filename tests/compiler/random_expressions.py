@@ -18,6 +18,8 @@ EVENTS = 48
 PARAMETERS = ("a", "b", "c")
 COLUMNS = ("x", "y", "z")
 DEPTH = 5
+#: Relative distance from a discontinuity that counts as on it.
+NEAR = 1e-12
 
 _LITERALS = [0.5, -0.75, 1.0, -1.0, 2.0, 3, 0.1, 1j, 0.5 - 0.25j, -2 + 1j]
 _UNARY = [
@@ -124,8 +126,8 @@ class Truth:
         Distance between two step sizes plus what rounding of the values does to differences: what
         these themselves are wrong by.
     regular
-        No intermediate overflows, and no root, logarithm, angle or quotient sits on its singular
-        point.
+        No intermediate overflows, no root, logarithm, angle or quotient sits on its singular point
+        or on its cut, and no comparison on equality.
     """
 
     REPLICAS = 6
@@ -204,19 +206,37 @@ def _replace(root: Node, free: dict[str, Node], noise: list[str] | None) -> Expr
 
 def _regular(expr: Expr, inputs: dict[str, Array]) -> Array:
     regular = np.ones(EVENTS, dtype=bool)
+
+    def value(node: Node) -> Array:
+        return evaluate(Expr.of(node), inputs)
+
     for node in walk(expr.node):
+        if node.op in {"lt", "le", "eq", "ne"}:
+            a, b = (value(arg).real for arg in node.args)
+            regular &= _broadcast(~(np.abs(a - b) <= NEAR * (np.abs(a) + np.abs(b))))
         if node.op in PREDICATES:
             continue
-        size = np.abs(evaluate(Expr.of(node), inputs))
+        size = np.abs(value(node))
         regular &= _broadcast((size < 1e60).reshape(-1, size.shape[-1]).all(axis=0))
-        singular: list[Node] = []
-        if node.op in {"sqrt", "log", "atan2"}:
-            singular = [*node.args]
+        singular: list[Array] = []
+        if node.op in {"sqrt", "log"} and not node.args[0].is_real:
+            singular = [value(node.args[0])]
+            regular &= _broadcast(~_on_cut(singular[0]))
+        elif node.op == "atan2":
+            y, x = (value(arg).real for arg in node.args)
+            singular = [x + 1j * y]
+            regular &= _broadcast(~_on_cut(singular[0]))
+        elif node.op in {"sqrt", "log"}:
+            singular = [value(node.args[0])]
         elif node.op == "div":
-            singular = [node.args[1]]
+            singular = [value(node.args[1])]
         elif node.op == "pow" and isinstance(node.data, int) and node.data < 0:
-            singular = [node.args[0]]
-        if singular:
-            nearest = sum(np.abs(evaluate(Expr.of(arg), inputs)) for arg in singular)
-            regular &= _broadcast(np.asarray(nearest) > 1e-60)
+            singular = [value(node.args[0])]
+        for z in singular:
+            regular &= _broadcast(np.abs(z) > 1e-60)
     return regular
+
+
+def _on_cut(z: Array) -> Array:
+    """Whether rounding, or a zero imaginary part that one may or may not carry, picks the side."""
+    return np.asarray((z.real < 0) & (np.abs(z.imag) <= NEAR * np.abs(z)))

@@ -243,7 +243,7 @@ def test_conditions_have_no_truth_value() -> None:
     with pytest.raises(ld.ExpressionError, match="no truth value"):
         bool(X)
     with pytest.raises(ld.ExpressionError, match="no truth value"):
-        X and P
+        bool(X and P)
 
 
 def test_conditions_are_not_numbers() -> None:

@@ -151,7 +151,7 @@ def test_complex_parameter_options() -> None:
     z = ld.cparameter(
         "z",
         initial=3 + 4j,
-        suffixes="_r _i".split(),  # type: ignore[arg-type]
+        suffixes=("_r", "_i"),
         bounds=((0, 5), None),
         fixed=(None, 0.0),
     )

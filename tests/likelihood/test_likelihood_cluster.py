@@ -85,9 +85,12 @@ def _clients(dask_scheduler: Any) -> list[str]:
 def test_an_address_where_nobody_listens() -> None:
     """An error about the address, not one from the depths of Dask."""
     quickly = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
-    with quickly, two_waves(ld.Execution(cluster="tcp://127.0.0.1:9")) as likelihood:
-        with pytest.raises(ExecutionError, match=r"no Dask scheduler answers at tcp://127") as at:
-            likelihood.value()
+    with (
+        quickly,
+        two_waves(ld.Execution(cluster="tcp://127.0.0.1:9")) as likelihood,
+        pytest.raises(ExecutionError, match=r"no Dask scheduler answers at tcp://127") as at,
+    ):
+        likelihood.value()
     assert at.value.option == "cluster"
 
 
@@ -138,9 +141,11 @@ def test_close_leaves_nothing_on_the_cluster(client: Client) -> None:
         likelihood.fit([0.4, 0.3])
         assert len(client.run_on_scheduler(keys)) == held
     assert nothing_left(client)
-    with two_waves(execution) as failing:
-        with pytest.raises(EvaluationError):
-            failing.value([float("inf"), 0.0])
+    with (
+        two_waves(execution) as failing,
+        pytest.raises(EvaluationError),
+    ):
+        failing.value([float("inf"), 0.0])
     assert nothing_left(client)
     forgotten = two_waves(execution)
     forgotten.value()
@@ -193,8 +198,15 @@ def test_workers_killed_between_and_during_evaluations(storage: Any) -> None:
 
             thread = threading.Thread(target=evaluate)
             thread.start()
-            wait_until(lambda: any(client.run(busy).values()), "an evaluation under way")
-            kill_one(cluster)
+            pids = client.run(os.getpid)
+            victims: list[str] = []
+
+            def found_victim() -> bool:
+                victims[:] = [worker for worker, at_work in client.run(busy).items() if at_work]
+                return bool(victims)
+
+            wait_until(found_victim, "an evaluation under way")
+            os.kill(pids[victims[0]], signal.SIGKILL)
             stop.set()
             thread.join()
             assert set(found) == {expected}

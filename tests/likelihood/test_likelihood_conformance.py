@@ -34,9 +34,7 @@ def where(request: pytest.FixtureRequest) -> Client | None:
 def test_two_waves(where: Client | None, backend: Any, storage: Any, partitions: int) -> None:
     """NLL and ExtendedNLL with gradients at one point, and the NLL at another."""
     case = expected()["two_waves"]
-    execution = ld.Execution(
-        backend=backend, storage=storage, partitions=partitions, cluster=where
-    )
+    execution = ld.Execution(backend=backend, storage=storage, partitions=partitions, cluster=where)
     with two_waves(execution) as likelihood:
         assert likelihood.parameter_names == ("mag", "pha")
         value, gradient = likelihood.value_and_gradient(case["at"])
@@ -50,11 +48,14 @@ def test_two_waves(where: Client | None, backend: Any, storage: Any, partitions:
 
 
 @PARTITIONS
-@STORAGES
-def test_asimov_fit(where: Client | None, storage: Any, partitions: int) -> None:
+@pytest.mark.parametrize(
+    ("backend", "storage"),
+    [("cpu", "resident"), ("cpu", "streaming"), ("interpreter", "resident")],
+)
+def test_asimov_fit(where: Client | None, backend: Any, storage: Any, partitions: int) -> None:
     """The minimum is where the weights were made, with the covariance of the exact Hessian."""
     case = expected()["asimov_fit"]
-    execution = ld.Execution(storage=storage, partitions=partitions, cluster=where)
+    execution = ld.Execution(backend=backend, storage=storage, partitions=partitions, cluster=where)
     with two_waves(execution, data=asimov()) as likelihood:
         result = likelihood.fit(case["start"])
     assert result.converged, result.message
@@ -110,9 +111,7 @@ def test_a_scalar_expression_as_intensity(
     def events(count: int) -> ld.Dataset:
         return ld.Dataset.from_arrays(scalars={k: np.full(count, at[k]) for k in ("a", "b")})
 
-    execution = ld.Execution(
-        backend=backend, storage=storage, partitions=partitions, cluster=where
-    )
+    execution = ld.Execution(backend=backend, storage=storage, partitions=partitions, cluster=where)
     value = case["value"]
     shape = ld.NLL(expression, data=events(n), accepted_mc=events(m))
     with ld.Likelihood([shape], execution) as likelihood:

@@ -149,9 +149,11 @@ def test_a_file_replaced_before_it_is_read(
     path = write(tmp_path / "mc.parquet", x=GOOD)
     opened = ld.read_parquet(path)
     write(path, x=np.concatenate([GOOD, GOOD]))
-    with likelihood(where, mc=opened, storage=storage) as broken:
-        with pytest.raises(DataError, match=r"mc\.parquet is not the file it was.*Open") as caught:
-            broken.value()
+    with (
+        likelihood(where, mc=opened, storage=storage) as broken,
+        pytest.raises(DataError, match=r"mc\.parquet is not the file it was.*Open") as caught,
+    ):
+        broken.value()
     assert caught.value.file == str(path)
 
 
@@ -185,9 +187,11 @@ def test_a_file_that_is_gone(where: Client | None, storage: str, tmp_path: Path)
 @STORAGES
 def test_a_null_in_a_needed_column(where: Client | None, storage: str, tmp_path: Path) -> None:
     path = write(tmp_path / "mc.parquet", x=[0.1, 0.2, 0.3, 0.4, 0.5, None, 0.7])
-    with likelihood(where, mc=ld.read_parquet(path), storage=storage) as broken:
-        with pytest.raises(DataError, match=r"column 'x' of .*mc\.parquet is null at event 5") as at:
-            broken.value()
+    with (
+        likelihood(where, mc=ld.read_parquet(path), storage=storage) as broken,
+        pytest.raises(DataError, match=r"column 'x' of .*mc\.parquet is null at event 5") as at,
+    ):
+        broken.value()
     assert (at.value.file, at.value.column, at.value.event) == (str(path), "x", 5)
 
 
@@ -204,9 +208,11 @@ def test_a_weight_that_is_not_finite(
     write(tmp_path / "run1.parquet", x=GOOD, w=np.ones(10))
     second = write(tmp_path / "run2.parquet", x=GOOD, w=changed(np.ones(10), (6, bad)))
     samples = {role: ld.read_parquet(tmp_path / "run*.parquet", weight="w")}
-    with likelihood(where, storage=storage, **samples) as broken:
-        with pytest.raises(DataError) as caught:
-            broken.value()
+    with (
+        likelihood(where, storage=storage, **samples) as broken,
+        pytest.raises(DataError) as caught,
+    ):
+        broken.value()
     assert f"the weight of event 16 (row 6 of run2.parquet, row group 1) is {bad}" in str(
         caught.value
     )
@@ -228,9 +234,11 @@ def test_a_weight_too_large_to_be_summed(where: Client | None, storage: str) -> 
     """Never left out of the sum in silence: here log I is zero, and so is its product."""
     weights = changed(np.ones(10), (7, 1e305))
     data = arrays(weights=weights)
-    with likelihood(where, data=data, storage=storage) as broken:
-        with pytest.raises(DataError, match=r"signal/data: the weight of event 7 .* too large") as at:
-            broken.value([0.0])
+    with (
+        likelihood(where, data=data, storage=storage) as broken,
+        pytest.raises(DataError, match=r"signal/data: the weight of event 7 .* too large") as at,
+    ):
+        broken.value([0.0])
     assert at.value.event == 7
 
 
@@ -240,9 +248,7 @@ def test_a_weight_too_large_to_be_summed(where: Client | None, storage: str) -> 
 @CALLS
 @STORAGES
 @pytest.mark.parametrize("weight", [1.0, 0.0, -1.0])
-@pytest.mark.parametrize(
-    ("at", "value"), [(-0.5, 0.0), (-1.0, -1.0)], ids=["zero", "negative"]
-)
+@pytest.mark.parametrize(("at", "value"), [(-0.5, 0.0), (-1.0, -1.0)], ids=["zero", "negative"])
 def test_data_intensity_that_is_not_positive(
     where: Client | None, at: float, value: float, weight: float, storage: str, call: str
 ) -> None:
@@ -278,9 +284,11 @@ def test_intensity_that_is_nan(
     model = 1 + A * (1 - X).log().real().named("exotic") * ld.where(X < 1, 1.0, (X - X) / (X - X))
     samples = {"data": bad} if role == "data" else {"mc": bad}
     fine = {"data": arrays(np.full(10, 0.1)), "mc": arrays(np.full(10, 0.1))}
-    with likelihood(where, model=model, storage=storage, **(fine | samples)) as broken:
-        with pytest.raises(EvaluationError) as caught:
-            getattr(broken, call)([0.5])
+    with (
+        likelihood(where, model=model, storage=storage, **(fine | samples)) as broken,
+        pytest.raises(EvaluationError) as caught,
+    ):
+        getattr(broken, call)([0.5])
     error = caught.value
     assert f"term 'signal', {role}, event 4 (row 4 of the arrays): the intensity is nan" in str(
         error
@@ -299,9 +307,11 @@ def test_inputs_that_are_not_finite(
     """NaN in a column is legal until a model uses it; the file and the row are named."""
     path = write(tmp_path / "run.parquet", x=changed(GOOD, (5, bad)))
     samples = {"data" if role == "data" else "mc": ld.read_parquet(path)}
-    with likelihood(where, **samples) as broken:
-        with pytest.raises(EvaluationError, match=r"event 5 \(row 5 of run.parquet, row gr") as at:
-            broken.value()
+    with (
+        likelihood(where, **samples) as broken,
+        pytest.raises(EvaluationError, match=r"event 5 \(row 5 of run.parquet, row gr") as at,
+    ):
+        broken.value()
     assert (at.value.role, at.value.event, at.value.expression) == (role, 5, "x")
 
 
@@ -323,9 +333,11 @@ def test_the_first_bad_event_is_reported(
 @pytest.mark.parametrize("weights", [[-1.0] * 10, [0.0] * 10])
 def test_normalisation_that_is_not_positive(where: Client | None, weights: list[float]) -> None:
     """The total of the accepted events is checked, not each of them."""
-    with likelihood(where, mc=arrays(weights=weights)) as broken:
-        with pytest.raises(EvaluationError, match=r"term 'signal': the sum of weighted") as caught:
-            broken.value_and_gradient()
+    with (
+        likelihood(where, mc=arrays(weights=weights)) as broken,
+        pytest.raises(EvaluationError, match=r"term 'signal': the sum of weighted") as caught,
+    ):
+        broken.value_and_gradient()
     assert (caught.value.term, caught.value.role) == ("signal", "accepted_mc")
     assert caught.value.value == pytest.approx(weights[0] * float((1 + 0.5 * GOOD).sum()))
     assert type(caught.value.value) is float
@@ -351,9 +363,11 @@ def test_columns_that_do_not_matter_need_not_exist() -> None:
 
 def test_the_negative_real_part_of_a_complex_model() -> None:
     """The number that entered, and the number it came from."""
-    with likelihood(model=ld.complex(A * X, 2.0)) as broken:
-        with pytest.raises(EvaluationError, match=r"is -0.1, the real part of \(-0.1\+2j\)") as at:
-            broken.value([-1.0])
+    with (
+        likelihood(model=ld.complex(A * X, 2.0)) as broken,
+        pytest.raises(EvaluationError, match=r"is -0.1, the real part of \(-0.1\+2j\)") as at,
+    ):
+        broken.value([-1.0])
     assert at.value.value == -0.1
 
 
@@ -384,9 +398,11 @@ def test_line_searches_meet_infinity_not_exceptions(where: Client | None, start:
 def test_a_fit_without_any_value(where: Client | None) -> None:
     """Data on which every intensity is negative: an error about the event, not a made-up result."""
     bad = arrays(changed(GOOD, (1, NAN)))
-    with likelihood(where, data=bad) as broken:
-        with pytest.raises(EvaluationError, match="no fit can start.*event 1") as caught:
-            broken.fit()
+    with (
+        likelihood(where, data=bad) as broken,
+        pytest.raises(EvaluationError, match="no fit can start.*event 1") as caught,
+    ):
+        broken.fit()
     assert (caught.value.term, caught.value.event) == ("signal", 1)
 
 
@@ -430,9 +446,11 @@ def test_errors_are_the_same_on_a_cluster(
         path.unlink()
 
     def raised(where: Client | None) -> LadduError:
-        with likelihood(where, model=model, mc=opened, storage=storage) as broken:
-            with pytest.raises(LadduError) as caught:
-                broken.value()
+        with (
+            likelihood(where, model=model, mc=opened, storage=storage) as broken,
+            pytest.raises(LadduError) as caught,
+        ):
+            broken.value()
         return caught.value
 
     local, remote = raised(None), raised(client)

@@ -52,9 +52,7 @@ def test_weighted_events(kind: Any, value: float, slope: float, backend: Any) ->
 @BACKENDS
 def test_unit_weights(backend: Any) -> None:
     """Data sets without weights count every event once."""
-    likelihood = ld.Likelihood(
-        [term(data=DATA[:1], mc=MC[:1])], ld.Execution(backend=backend)
-    )
+    likelihood = ld.Likelihood([term(data=DATA[:1], mc=MC[:1])], ld.Execution(backend=backend))
     with likelihood:
         assert likelihood.value([0.5]) == pytest.approx(8.888945360938093, rel=1e-14)
 

@@ -103,34 +103,42 @@ def test_partial_mappings_keep_the_start_values() -> None:
 @pytest.mark.parametrize("call", ["value", "value_and_gradient", "hessian", "fit"])
 def test_unknown_names(call: str) -> None:
     """Near misses are shown."""
-    with ld.Likelihood([nll(line("amplitude", "phase"))], QUICK) as likelihood:
-        with pytest.raises(ParameterError, match=r"'amplitud'.*did you mean 'amplitude'"):
-            getattr(likelihood, call)({"amplitud": 1})
+    with (
+        ld.Likelihood([nll(line("amplitude", "phase"))], QUICK) as likelihood,
+        pytest.raises(ParameterError, match=r"'amplitud'.*did you mean 'amplitude'"),
+    ):
+        getattr(likelihood, call)({"amplitud": 1})
 
 
 @pytest.mark.parametrize("call", ["value", "value_and_gradient", "hessian", "fit"])
 @pytest.mark.parametrize("given", [[], [1], [1, 2, 3]])
 def test_wrong_lengths(call: str, given: list[float]) -> None:
     """The names are listed, so that one sees what is missing."""
-    with ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood:
-        with pytest.raises(ParameterError, match=r"a, b") as caught:
-            getattr(likelihood, call)(given)
+    with (
+        ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood,
+        pytest.raises(ParameterError, match=r"a, b") as caught,
+    ):
+        getattr(likelihood, call)(given)
     assert caught.value.expected == 2
 
 
 def test_a_matrix_is_no_vector() -> None:
     """Shapes are not flattened silently."""
-    with ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood:
-        with pytest.raises(ParameterError, match=r"shape \(1, 2\)"):
-            likelihood.value([[1, 2]])
+    with (
+        ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood,
+        pytest.raises(ParameterError, match=r"shape \(1, 2\)"),
+    ):
+        likelihood.value([[1, 2]])
 
 
 @pytest.mark.parametrize("given", ["ab", ["x", "y"], [1j, 0]])
 def test_what_is_not_numbers(given: Any) -> None:
     """Text and complex numbers."""
-    with ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood:
-        with pytest.raises(ParameterError, match="numbers"):
-            likelihood.value(given)
+    with (
+        ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood,
+        pytest.raises(ParameterError, match="numbers"),
+    ):
+        likelihood.value(given)
 
 
 @pytest.mark.parametrize("call", ["value", "value_and_gradient"])
@@ -145,17 +153,21 @@ def test_nan_parameters_are_named(call: str) -> None:
 
 def test_nan_as_a_start() -> None:
     """The fit refuses it by name."""
-    with ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood:
-        with pytest.raises(ParameterError, match="'b' is nan") as caught:
-            likelihood.fit({"b": float("nan")})
+    with (
+        ld.Likelihood([nll(line("a", "b"))], QUICK) as likelihood,
+        pytest.raises(ParameterError, match="'b' is nan") as caught,
+    ):
+        likelihood.fit({"b": float("nan")})
     assert caught.value.parameter == "b"
 
 
 def test_infinite_parameters_have_no_value() -> None:
     """Not a mistake of the caller, but the model has no value there."""
-    with ld.Likelihood([nll(line("a"))], QUICK) as likelihood:
-        with pytest.raises(EvaluationError, match="intensity is inf"):
-            likelihood.value([float("inf")])
+    with (
+        ld.Likelihood([nll(line("a"))], QUICK) as likelihood,
+        pytest.raises(EvaluationError, match="intensity is inf"),
+    ):
+        likelihood.value([float("inf")])
 
 
 def test_start_outside_its_bounds() -> None:
@@ -220,6 +232,8 @@ def test_terms_need_models_and_data_sets() -> None:
 
 def test_nothing_to_fit() -> None:
     """A likelihood without free parameters."""
-    with ld.Likelihood([nll(1 + 0.5 * X)], QUICK) as likelihood:
-        with pytest.raises(ParameterError, match="no free parameter"):
-            likelihood.fit()
+    with (
+        ld.Likelihood([nll(1 + 0.5 * X)], QUICK) as likelihood,
+        pytest.raises(ParameterError, match="no free parameter"),
+    ):
+        likelihood.fit()

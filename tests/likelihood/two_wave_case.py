@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,7 @@ def intensity() -> ld.Expr:
             pair.m2(), mass=mass, width=width, mass1=KAON_MASS, mass2=KAON_MASS, l=l
         ) * ld.spherical_harmonic(l, m, costheta=angles.costheta, phi=angles.phi)
 
-    strength = ld.polar_complex(
-        ld.parameter("mag", initial=0.7), ld.parameter("pha", initial=0.9)
-    )
+    strength = ld.polar_complex(ld.parameter("mag", initial=0.7), ld.parameter("pha", initial=0.9))
     return (wave(1.5, 0.11, 0, 0) + strength * wave(1.27, 0.19, 2, 1)).norm_sqr()
 
 
@@ -97,19 +96,17 @@ def bits(likelihood: ld.Likelihood, parameters: Any = None) -> tuple[str, ...]:
 # Forms of the same events ------------------------------------------------------------------
 
 
-def table(name: str, events: slice = slice(None)) -> pa.Table:
+def table(name: str) -> pa.Table:
     """The columns that the model reads, and the weight."""
     columns = [f"{p4}_{component}" for p4 in P4S for component in ("e", "px", "py", "pz")]
-    whole = pq.read_table(SAMPLES / f"{name}.parquet", columns=[*columns, "weight"])
-    start, stop, _ = events.indices(whole.num_rows)
-    return whole.slice(start, stop - start)
+    return pq.read_table(SAMPLES / f"{name}.parquet", columns=[*columns, "weight"])
 
 
-def as_arrays(name: str, events: slice = slice(None)) -> ld.Dataset:
+@cache
+def as_arrays(name: str) -> ld.Dataset:
     """The sample as NumPy arrays."""
-    columns = {key: column.to_numpy() for key, column in zip(
-        table(name).column_names, table(name, events).columns, strict=True
-    )}
+    whole = table(name)
+    columns = {key: whole[key].to_numpy() for key in whole.column_names}
     p4s = {
         p4: np.stack([columns[f"{p4}_{c}"] for c in ("e", "px", "py", "pz")], axis=1) for p4 in P4S
     }
@@ -128,7 +125,7 @@ def as_files(name: str, folder: Path, cuts: Sequence[int]) -> ld.Dataset:
     """The sample in several files, cut at `cuts`, each with row groups of its own size."""
     whole = table(name)
     edges = [0, *cuts, whole.num_rows]
-    for number, (start, stop) in enumerate(zip(edges, edges[1:], strict=False)):
+    for number, (start, stop) in enumerate(pairwise(edges)):
         path = folder / f"{name}-part{number:02d}.parquet"
         pq.write_table(whole.slice(start, stop - start), path, row_group_size=101 + 50 * number)
     return ld.read_parquet(folder / f"{name}-part*.parquet")

@@ -1,0 +1,77 @@
+"""Options that cannot be honoured are refused by name when they are written down."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from laddu_dask import Execution, MemoryPlan
+from laddu_dask.errors import ExecutionError, MemoryBudgetError
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "cure"),
+    [
+        ("backend", "gpu", "choose backend='cpu'"),
+        ("precision", "f32", "choose precision='f64'"),
+        ("autodiff", "forward", "choose autodiff='reverse'"),
+        ("normalization", "verify", "choose normalization='general'"),
+        ("storage", "spilled", "choose storage='streaming'"),
+    ],
+)
+def test_what_this_version_does_not_serve(option: str, value: str, cure: str) -> None:
+    """Never replaced in silence by something else."""
+    with pytest.raises(ExecutionError, match=f"{option}='{value}' is not available") as caught:
+        Execution(**{option: value})  # type: ignore[arg-type]
+    assert caught.value.option == option
+    assert cure in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["backend", "precision", "autodiff", "normalization", "storage"])
+@pytest.mark.parametrize("value", ["fast", "", None, 3, "CPU", ["cpu"]])
+def test_words_that_do_not_exist(option: str, value: Any) -> None:
+    """The words that do are listed."""
+    with pytest.raises(ExecutionError, match=f"^{option}=.* is not one of '") as caught:
+        Execution(**{option: value})
+    assert caught.value.option == option
+
+
+@pytest.mark.parametrize("option", ["threads", "chunk_events", "partitions"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "2", True, float("nan")])
+def test_numbers_that_cannot_be_counts(option: str, value: Any) -> None:
+    with pytest.raises(ExecutionError, match=f"{option} must be a positive integer") as caught:
+        Execution(**{option: value})
+    assert caught.value.option == option
+
+
+def test_misspelt_options() -> None:
+    """Python's own error names the option."""
+    with pytest.raises(TypeError, match="unexpected keyword argument 'chunk_event'"):
+        Execution(chunk_event=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("memory", ["lots", "12 parsecs", -1, 0, "0%", "101%", True])
+def test_malformed_budgets(memory: Any) -> None:
+    with pytest.raises(MemoryBudgetError, match="is not a memory budget") as caught:
+        Execution(memory=memory)
+    assert caught.value.requested == memory
+
+
+def test_defaults() -> None:
+    """Compiled kernels, the threads this process may use, memory as a plan."""
+    usual = Execution()
+    assert usual.backend_name == "cpu"
+    assert usual.local_threads == len(os.sched_getaffinity(0))
+    assert usual.memory == MemoryPlan()
+    assert Execution(backend="interpreter").backend_name == "interpreter"
+    assert Execution(threads=3).local_threads == 3
+    assert Execution(memory="2 GiB").memory == MemoryPlan(host="2 GiB")
+    assert Execution(memory="2 GiB") == Execution(memory=MemoryPlan(host=2**31))
+
+
+def test_immutable() -> None:
+    """One object can serve several likelihoods."""
+    with pytest.raises(AttributeError):
+        Execution().threads = 3  # type: ignore[misc]

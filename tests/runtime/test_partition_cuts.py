@@ -1,0 +1,121 @@
+"""Cutting events into partitions, and the share of the busiest process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import laddu_dask as ld
+from laddu_dask.memory import HostMemory, host_memory
+from laddu_dask.runtime.capacity import Capacity, cluster_capacity
+from laddu_dask.runtime.partitions import SNAP, cut_points, partition_dataset
+
+ROWS = st.lists(st.integers(0, 2000), max_size=12)
+
+
+@given(ROWS, st.integers(1, 60))
+def test_cut_points_cover_everything_once(rows: list[int], count: int) -> None:
+    """From 0 to the total, ascending, one more than there are partitions."""
+    points = cut_points(rows, count)
+    assert len(points) == count + 1
+    assert (points[0], points[-1]) == (0, sum(rows))
+    assert points == sorted(points)
+
+
+@given(ROWS, st.integers(1, 60))
+def test_partitions_are_nearly_equal(rows: list[int], count: int) -> None:
+    """A cut moves by at most a share of a partition, so none grows beyond 1 + 2 SNAP shares."""
+    points = cut_points(rows, count)
+    share = sum(rows) / count
+    assert max(np.diff(points)) <= (1 + 2 * SNAP) * share + 1
+
+
+def test_cuts_prefer_fragment_boundaries() -> None:
+    """Row groups near an ideal cut stay whole; far ones are divided."""
+    assert cut_points([90, 110, 100], 3) == [0, 90, 200, 300]
+    assert cut_points([300], 3) == [0, 100, 200, 300]
+    assert cut_points([10, 290], 3) == [0, 100, 200, 300]
+
+
+@given(st.integers(0, 400), st.integers(1, 450), st.integers(1, 90))
+def test_partitions_hold_every_event_once(n: int, count: int, piece: int) -> None:
+    """In order, with the global index of their first event."""
+    whole = ld.Dataset.from_arrays(scalars={"x": np.arange(float(n))})
+    fragments = tuple(
+        fragment.cut(start, min(start + piece, fragment.rows))
+        for fragment in whole.fragments
+        for start in range(0, fragment.rows, piece)
+    )
+    dataset = ld.Dataset(whole.schema, fragments, "pieces")
+    partitions = partition_dataset(dataset, count)
+    assert len(partitions) == count
+    found: list[float] = []
+    for partition in partitions:
+        assert partition.first_event == len(found)
+        rows = [
+            batch.values[0]
+            for fragment in partition.fragments
+            for batch in fragment.read(["x"], 50)
+        ]
+        found += np.concatenate(rows).tolist() if rows else []
+        assert partition.first_event + partition.events == len(found)
+    assert found == list(range(n))
+
+
+@pytest.mark.parametrize(
+    ("threads", "sizes", "share"),
+    [
+        ((4,), [10, 10, 10], 30),  # one process has everything
+        ((1, 1), [10, 10], 10),
+        ((1, 1), [100], 100),  # a partition is not divided
+        ((1, 1), [10, 20, 30], 50),  # two of three, at worst the largest
+        ((3, 1), [10] * 8, 60),  # in proportion to threads
+        ((1,) * 8, [5, 0, 0], 5),
+        ((2, 2), [], 0),
+    ],
+)
+def test_share_of_the_busiest_process(
+    threads: tuple[int, ...], sizes: list[int], share: int
+) -> None:
+    """DK-06: what a plan has to count with."""
+    assert Capacity(threads, 10**9).largest_share(sizes) == share
+
+
+def test_capacity_of_workers() -> None:
+    """DK-06: neighbours share a machine, Dask's limit counts, and what is unknown stays unknown."""
+
+    class Cluster:
+        """What a client tells of its workers."""
+
+        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+            assert n_workers == -1  # all of them; the default tells of five
+            return {
+                "workers": {
+                    "tcp://a:1": {"nthreads": 4, "memory_limit": 1000},
+                    "tcp://a:2": {"nthreads": 2, "memory_limit": 0},
+                    "tcp://b:1": {"nthreads": 1, "memory_limit": 500},
+                }
+            }
+
+        def run(self, function: Any) -> dict[str, HostMemory]:
+            assert function is host_memory
+            return {
+                "tcp://a:1": HostMemory(8000, 6000),
+                "tcp://a:2": HostMemory(8000, 6000),
+                "tcp://b:1": HostMemory(None, None),
+            }
+
+    def budget(memory: Any) -> int:
+        found = cluster_capacity(Cluster(), ld.Execution(memory=memory))
+        assert found.threads == (4, 2, 1)
+        assert (found.total_threads, found.widest) == (7, 4)
+        return found.budget
+
+    assert budget("400 B") == 400
+    assert budget("10% total") == 50  # of the limit on b; 100 and 400 on a
+    assert budget("10% available") == 30  # Dask spills from 60 % of 500 on
+    assert budget(None) == 240  # 80 % of that
