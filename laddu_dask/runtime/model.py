@@ -156,8 +156,8 @@ class Model:
         rows = evaluate_rows(model, dataset, vector, execution or Execution(), gradient=True)
         n = model.invariants.n_adjoints
         adjoints = _complex(rows[2 : 2 + n], rows[2 + n : 2 + 2 * n])
-        gradient = adjoints.T @ model.invariants.jacobian(vector)
-        return _complex(rows[0], rows[1]), gradient.astype(np.complex128)
+        gradient = _chain(adjoints, model.invariants.jacobian(vector))
+        return _complex(rows[0], rows[1]), gradient
 
     def _without_events(
         self, vector: npt.NDArray[np.float64]
@@ -211,6 +211,24 @@ def _complex(re: npt.NDArray[np.float64], im: npt.NDArray[np.float64]) -> Any:
     values = np.empty(re.shape, dtype=np.complex128)
     values.real, values.imag = re, im  # re + 1j*im would turn an infinite part into NaN
     return values
+
+
+def _chain(
+    adjoints: npt.NDArray[np.complex128], jacobian: npt.NDArray[np.float64]
+) -> npt.NDArray[np.complex128]:
+    """Adjoints (n_adjoints, events) times Jacobian, shape (events, n_parameters).
+
+    Summed in the order of the frontier, so that an event's gradient does not depend on the others.
+    An adjoint of zero says that the event did not take a branch, whose slope may be infinite.
+    """
+    total = np.zeros((adjoints.shape[1], jacobian.shape[1]), dtype=np.complex128)
+    for adjoint, slopes in zip(adjoints, jacobian, strict=True):
+        product = np.zeros_like(total)
+        np.multiply(
+            adjoint[:, np.newaxis], slopes, out=product, where=(adjoint != 0)[:, np.newaxis]
+        )
+        total += product
+    return total
 
 
 def _as_real(values: npt.NDArray[np.complex128]) -> npt.NDArray[np.float64]:

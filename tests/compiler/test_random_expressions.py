@@ -57,13 +57,13 @@ def checked(examples: int, at_least: float) -> Callable[[Any], Callable[[], None
     return decorate
 
 
-@checked(examples=150, at_least=0.5)
+@checked(examples=300, at_least=0.5)
 def test_values_and_gradients_of_the_interpreter(expr: Expr, seed: int) -> tuple[int, int]:
     """AD-03: values to 1e-12 of the oracle, gradients to 1e-7 of central differences."""
     return compare_with_oracle(expr, seed, "interpreter")
 
 
-@checked(examples=40, at_least=0.5)
+@checked(examples=80, at_least=0.5)
 def test_values_and_gradients_of_the_compiled_kernel(expr: Expr, seed: int) -> tuple[int, int]:
     """XE-04, AD-03: values to 1e-12 of the oracle, gradients to 1e-7 of central differences."""
     return compare_with_oracle(expr, seed, "cpu")
@@ -95,7 +95,7 @@ def compare_with_oracle(expr: Expr, seed: int, backend: str) -> tuple[int, int]:
     return int(trusted.sum()), EVENTS
 
 
-@checked(examples=60, at_least=0.8)
+@checked(examples=80, at_least=0.8)
 def test_compiled_kernel_equals_the_interpreter(expr: Expr, seed: int) -> tuple[int, int]:
     """XE-04: every row, adjoints included, to 1e-12; without elementary functions bit for bit."""
     model = compile_model(expr, "complex")
