@@ -184,7 +184,18 @@ class CpuKernel:
         started = time.perf_counter()
         self.program = program
         self._compiled = _compile(program)
+        self._warm_up()
         self.compile_seconds = time.perf_counter() - started
+
+    def _warm_up(self) -> None:
+        """Run over no events: in a new process this compiles the loops that kernels share.
+
+        Otherwise the first evaluation would, in which a cluster already counts the seconds.
+        """
+        inputs = np.empty((self.program.n_inputs, 0))
+        parameters = np.zeros(self.program.n_parameters)
+        self.reduce(inputs, 0, parameters, Accumulator(self.program.n_outputs), 0)
+        _map(self._compiled.address, inputs, parameters, np.empty((self.program.n_outputs, 0)))
 
     def map(self, inputs: Array, parameters: Array, out: Array) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
