@@ -78,7 +78,8 @@ class PreparedPartitions:
         Raises
         ------
         LadduError
-            Of the first recipe that failed, as it was raised there.
+            Of the failed recipe with the lowest number, as it was raised there: the same one
+            whatever the order in which workers come to them.
         ExecutionError
             The recipe failed otherwise, or nothing became ready for `patience` seconds.
         """
@@ -88,8 +89,14 @@ class PreparedPartitions:
         while pending:
             self.restore_cancelled()
             ready = {p for p in pending if self.copies[p][-1].status not in ("pending", *DEAD)}
-            if failure := await self.recipe_failure(ready):
-                raise failure
+            failed = min(
+                (p for p, copies in self.copies.items() if copies[-1].status == "error"),
+                default=None,
+            )
+            if failed is not None:
+                pending = {p for p in pending if p < failed}
+                if not pending - ready and (failure := await self.recipe_failure([failed])):
+                    raise failure
             if ready:
                 pending -= ready
                 progress = time.monotonic()
