@@ -71,3 +71,10 @@ class ExecutionError(LadduError, RuntimeError):
 
 class OutputError(LadduError, OSError):
     """A result cannot be written. Field: `file`."""
+
+
+class AssumptionError(LadduError):
+    """Events lack a property under which a model was compiled; the model is compiled again.
+
+    Handled by the runtime and never seen by users. Fields: `label`, `findings`.
+    """

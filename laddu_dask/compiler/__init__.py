@@ -1,11 +1,14 @@
 """Expressions to programs: real IR, dependency classes, derivatives. Pure Python and data."""
 
+from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.invariants import Invariants
 from laddu_dask.compiler.layout import ParameterLayout
-from laddu_dask.compiler.model import CompiledModel, EventPrograms, Transform, compile_model
+from laddu_dask.compiler.model import CompiledModel, Transform, compile_model
 from laddu_dask.compiler.program import Program
 
 __all__ = [
+    "Assumptions",
     "CompiledModel",
     "EventPrograms",
     "Invariants",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from laddu_dask.compiler.assumptions import Guard, Property
 from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, live
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.program import cut
@@ -100,16 +101,29 @@ class Invariants:
         Free parameters of the model, those without influence included.
     n_adjoints
         Frontier values that are differentiated; they are the first of the frontier.
+    guards
+        Properties that the last outputs of `forward` must have.
     """
 
     forward: tuple[tuple[Instruction, ...], tuple[int, ...]]
     pullback: tuple[tuple[Instruction, ...], tuple[int, ...]]
     n_parameters: int
     n_adjoints: int
+    guards: tuple[Property, ...] = ()
 
     def frontier(self, parameters: Vector) -> Vector:
         """Frontier values, in the order in which kernels read them."""
-        return np.array(run_scalar(*_call(self.forward, parameters.tolist())), dtype=np.float64)
+        return self._forward(parameters)[0]
+
+    def valid_frontier(self, parameters: Vector) -> Vector | None:
+        """The same, or None where the programs are not valid: a guard does not hold."""
+        values, guarded = self._forward(parameters)
+        return values if all(map(_holds, self.guards, guarded)) else None
+
+    def _forward(self, parameters: Vector) -> tuple[Vector, list[float]]:
+        values = run_scalar(*_call(self.forward, parameters.tolist()))
+        n = len(values) - len(self.guards)
+        return np.array(values[:n], dtype=np.float64), values[n:]
 
     def gradient(self, parameters: Vector, frontier_adjoints: Vector) -> Vector:
         """Gradient with respect to the free parameters."""
@@ -124,6 +138,10 @@ class Invariants:
         return np.array(rows, dtype=np.float64).reshape(self.n_adjoints, self.n_parameters)
 
 
+def _holds(assumed: Property, value: float) -> bool:
+    return value >= 0 if assumed == "nonnegative" else math.isfinite(value)
+
+
 def _call(
     program: tuple[tuple[Instruction, ...], tuple[int, ...]], inputs: list[float]
 ) -> tuple[tuple[Instruction, ...], list[float], tuple[int, ...]]:
@@ -136,6 +154,7 @@ def split_invariants(
     n_adjoints: int,
     layout: ParameterLayout,
     optional: Collection[int] = (),
+    guards: Sequence[Guard] = (),
 ) -> Invariants:
     """Cut the parameter-only program out of a graph.
 
@@ -149,7 +168,7 @@ def split_invariants(
         for index, (op, _, payload) in enumerate(graph.ops)
         if op == "parameter"
     }
-    forward = cut(graph, frontier, {}, leaves)
+    forward = cut(graph, [*frontier, *(guard.value for guard in guards)], {}, leaves)
 
     # The pull-back differentiates sum(adjoint_k frontier_k): one scalar reverse sweep in which the
     # adjoints are inputs.
@@ -184,6 +203,7 @@ def split_invariants(
         (back.instructions, back.outputs),
         len(names),
         n_adjoints,
+        tuple(guard.property for guard in guards),
     )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from laddu_dask.compiler import pairs
+from laddu_dask.compiler.assumptions import Assumptions, Check, Guard
+from laddu_dask.compiler.cost import cost
+from laddu_dask.compiler.event_programs import EventPrograms
+from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import Invariants, split_invariants
 from laddu_dask.compiler.ir import CONDITIONS, EVENT, MIXED, PARAMETER, Graph, live
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lower import lower
-from laddu_dask.compiler.program import Program, cut
+from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.expression import Expr
@@ -21,37 +24,6 @@ from laddu_dask.expr.expression import Expr
 #: What a pass over events computes from the model value I and the weight w of each event.
 #: ``linear``: w Re I.  ``log``: w log(Re I).  ``complex``: I itself, event by event.
 Transform = Literal["linear", "log", "complex"]
-
-
-@dataclass(frozen=True)
-class EventPrograms:
-    """What workers need; plain data, picklable, the same for every backend.
-
-    Attributes
-    ----------
-    columns
-        Event columns that `prepare` reads, in order.
-    prepare
-        Event columns -> cached columns.
-    value, gradient
-        Cached columns, then the weight as last row, and the frontier -> output rows. `value` gives
-        the value row (two rows, real and imaginary part, for ``complex``); `gradient` gives the
-        same rows followed by the adjoint rows of the frontier.
-    n_cached
-        Number of cached columns, the weight not counted.
-    """
-
-    columns: tuple[str, ...]
-    prepare: Program
-    value: Program
-    gradient: Program
-    n_cached: int
-
-    @cached_property
-    def digest(self) -> str:
-        """Content digest; part of the identity of prepared data."""
-        parts = (self.prepare.digest, self.value.digest, self.gradient.digest)
-        return hashlib.blake2b(repr((self.columns, parts)).encode(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -73,8 +45,21 @@ class CompiledModel:
     programs: EventPrograms
 
 
-def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
+def compile_model(
+    expr: Expr, transform: Transform, assumptions: Assumptions | None = None
+) -> CompiledModel:
     """Compile a scalar expression.
+
+    Parameters
+    ----------
+    expr
+        The expression.
+    transform
+        What a pass computes.
+    assumptions
+        None: operations are those of the written form, in its order. Otherwise they are regrouped
+        so that little is left inside the event loop, and event values are taken to have the
+        assumed properties; the cheaper of two forms is chosen.
 
     Raises
     ------
@@ -87,8 +72,30 @@ def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
             operation="model",
             shapes=[expr.shape],
         )
-    graph, (root,) = lower(expr.node)
     layout = ParameterLayout.of(expr.node)
+    if assumptions is None:
+        graph, (root,) = lower(expr.node)
+        return _assemble(graph, root, transform, layout)
+    algebra, term = normalize(expr.node, assumptions)
+    candidates = []
+    for distribute in (False, True):
+        grouping = Grouping(algebra, distribute=distribute)
+        root = grouping.lower(term)
+        candidates.append(
+            _assemble(grouping.graph, root, transform, layout, grouping.checks, grouping.guards)
+        )
+    return min(candidates, key=lambda candidate: cost(candidate.programs))
+
+
+def _assemble(
+    graph: Graph,
+    root: pairs.Pair,
+    transform: Transform,
+    layout: ParameterLayout,
+    checks: Sequence[Check] = (),
+    guards: Sequence[Guard] = (),
+) -> CompiledModel:
+    """Cut the three programs out of a lowered graph."""
     guarded: set[int] = set()
     values, reached = _outputs(graph, root, transform, guarded)
     # `complex` differentiates two roots; a frontier value that only one of them reads has no
@@ -101,7 +108,9 @@ def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
     parameters = {value: i for i, value in enumerate(frontier)}
     cached = _boundary(graph, outputs, EVENT)
     inputs = {value: i for i, value in enumerate(cached)}
-    columns = _columns(graph, cached)
+    checks, guards = _used(graph, [*cached, *frontier], checks, guards)
+    prepared = [*cached, *(check.value for check in checks)]
+    columns = _columns(graph, prepared)
     # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
     optional = [
         i
@@ -110,13 +119,35 @@ def compile_model(expr: Expr, transform: Transform) -> CompiledModel:
     ]
     programs = EventPrograms(
         columns=columns,
-        prepare=cut(graph, cached, _leaf_rows(graph, columns), {}),
+        prepare=cut(graph, prepared, _leaf_rows(graph, columns), {}),
         value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
         gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
         n_cached=len(cached),
+        checks=tuple(check._replace(value=len(cached) + row) for row, check in enumerate(checks)),
     )
-    invariants = split_invariants(graph, frontier, len(differentiated), layout, optional)
+    invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
     return CompiledModel(layout, invariants, programs)
+
+
+def _used(
+    graph: Graph, results: Sequence[int], checks: Sequence[Check], guards: Sequence[Guard]
+) -> tuple[list[Check], list[Guard]]:
+    """Assumptions that something depends on, each once.
+
+    A root that was squared away needs no sign. What a zero factor has removed is not there any
+    more, so its finiteness counts always.
+    """
+    needed = set(live(graph, results))
+    roots = {graph.ops[i][1][0] for i in needed if graph.ops[i][0] in {"sqrt", "log"}}
+    roots |= {graph.ops[i][1][0] for i in roots if graph.ops[i][0] == "neg"}
+
+    def counts(assumed: Check | Guard) -> bool:
+        return assumed.property == "finite" or assumed.value in roots
+
+    return (
+        list(dict.fromkeys(check for check in checks if counts(check))),
+        list(dict.fromkeys(guard for guard in guards if counts(guard))),
+    )
 
 
 def _outputs(

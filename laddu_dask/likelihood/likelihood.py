@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import CompiledModel, ParameterLayout
-from laddu_dask.compiler.diagnose import evaluate_event
-from laddu_dask.errors import DataError, EvaluationError, ParameterError
+from laddu_dask.compiler import ParameterLayout
+from laddu_dask.errors import DataError, ParameterError
 from laddu_dask.expr import ParameterSpec
-from laddu_dask.expr.node import walk
 from laddu_dask.kernels import Accumulator
+from laddu_dask.likelihood.diagnosis import BadEvent
 from laddu_dask.likelihood.report import LikelihoodReport
 from laddu_dask.likelihood.terms import UnbinnedTerm
 from laddu_dask.memory import MemoryReport
-from laddu_dask.runtime import Execution, Pass, Reducer
+from laddu_dask.runtime import AdaptiveReducer, Execution, ModelPass
 from laddu_dask.runtime.payload import Mode
 
 if TYPE_CHECKING:
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 Parameters = Sequence[float] | Vector | Mapping[str, float] | None
+
+#: The data sets of a term, in the order of its passes.
+_ROLES = ("data", "accepted_mc")
 
 
 class Likelihood:
@@ -73,14 +75,13 @@ class Likelihood:
             np.array([position[name] for name in term.model.parameter_names], dtype=np.intp)
             for term in self.terms
         ]
-        self._compiled: list[tuple[CompiledModel, CompiledModel]] = [
-            (term.model.compiled("log"), term.model.compiled("linear")) for term in self.terms
-        ]
         passes = []
-        for term, (log, linear) in zip(self.terms, self._compiled, strict=True):
-            passes.append(Pass(f"{term.name}/data", term.data, log.programs))
-            passes.append(Pass(f"{term.name}/accepted_mc", term.accepted_mc, linear.programs))
-        self._reducer = Reducer(passes, self.execution)
+        for term in self.terms:
+            passes.append(ModelPass(f"{term.name}/data", term.data, term.model, "log"))
+            passes.append(
+                ModelPass(f"{term.name}/accepted_mc", term.accepted_mc, term.model, "linear")
+            )
+        self._reducer = AdaptiveReducer(passes, self.execution)
         self._yields: list[float] | None = None
         self._evaluations = 0
         self._evaluation_seconds = 0.0
@@ -156,30 +157,28 @@ class Likelihood:
             raise ParameterError(f"parameters are NaN: {', '.join(names)}", names=names)
         yields = self._prepare()
         started = time.perf_counter()
-        local = [vector[places] for places in self._places]
-        frontiers = [
-            model.invariants.frontier(values)
-            for pair, values in zip(self._compiled, local, strict=True)
-            for model in pair
-        ]
-        sums = self._reducer.reduce(mode, frontiers)
+        local = [vector[places] for places in self._places for _ in _ROLES]
+        sums, invariants = self._reducer.reduce(mode, local)
+        bad = self._bad_event(sums, vector)
+        if bad is not None and bad.is_usable:
+            sums, invariants = self._reducer.reduce_written(mode, local)
+            bad = self._bad_event(sums, vector)
+        if bad is not None:
+            raise bad.error()
         total = 0.0
         gradient = np.zeros(len(vector)) if mode == "gradient" else None
         for index, term in enumerate(self.terms):
-            data, mc = sums[2 * index : 2 * index + 2]
-            self._check(term, "data", data, vector)
-            self._check(term, "accepted_mc", mc, vector)
-            data_sums, mc_sums = data.round(), mc.round()
+            log, linear = invariants[2 * index : 2 * index + 2]
+            data_sums, mc_sums = (each.round() for each in sums[2 * index : 2 * index + 2])
             log_sum, integral = float(data_sums[0]), float(mc_sums[0])
             term.check_integral(integral)
             total += term.combine(log_sum, integral, yields[index])
             if gradient is not None:
                 slope = term.integral_slope(integral, yields[index])
-                log, linear = self._compiled[index]
-                values = local[index]
-                gradient[self._places[index]] += linear.invariants.gradient(
+                values = local[2 * index]
+                gradient[self._places[index]] += linear.gradient(
                     values, slope * mc_sums[1:]
-                ) + log.invariants.gradient(values, -2.0 * data_sums[1:])
+                ) + log.gradient(values, -2.0 * data_sums[1:])
         self._evaluations += 1
         self._evaluation_seconds += time.perf_counter() - started
         return total, gradient
@@ -188,58 +187,34 @@ class Likelihood:
         """Open the session and sum the data weights, once."""
         if self._yields is None:
             started = time.perf_counter()
-            self._reducer.start()
-            sums = self._reducer.reduce("weights", [np.zeros(0)] * len(self._reducer.passes))
+            sums = self._reducer.weights()
             for item, total in zip(self._reducer.passes, sums, strict=True):
                 _check_weights(item, total)
             self._yields = [float(sums[2 * i].round()[0]) for i in range(len(self.terms))]
             self._preparation_seconds = time.perf_counter() - started
         return self._yields
 
-    def _check(self, term: UnbinnedTerm, role: str, sums: Accumulator, vector: Vector) -> None:
-        """Turn a bad event into an error that says what went wrong where."""
-        event = sums.first_bad
-        if event is None:
-            return
-        dataset = term.data if role == "data" else term.accepted_mc
-        columns = _event_columns(term, role, event)
-        values = dict(zip(self.parameter_names, vector.tolist(), strict=True))
-        node = term.model.expr.node
-        # Columns on which no result depends were not read and need not exist; any number will do.
-        unread = {str(leaf.data): 0.0 for leaf in walk(node) if leaf.op == "column"}
-        value, culprit = evaluate_event(node, unread | columns, values)
-        what = f"the intensity is {value.real!r}"
-        if value.imag != 0:
-            what += f", the real part of {value!r}"
-        if culprit is not None:
-            problem = f"{what}; the first part that is not finite is {culprit}"
-        elif role == "data" and not value.real > 0:
-            problem = f"{what}; the intensity of a data event must be positive"
-        else:
-            problem = f"{what}, but a derivative of it, or its product with the weight, overflows"
-        where = ", ".join(f"{name} = {number!r}" for name, number in columns.items())
-        raise EvaluationError(
-            f"term {term.name!r}, {role}, {dataset.row_label(event)}: {problem} "
-            f"(at {_format_parameters(values)}; event: {where})",
-            term=term.name,
-            role=role,
-            event=event,
-            value=value.real,
-            expression=culprit,
-        )
+    def _bad_event(self, sums: list[Accumulator], vector: Vector) -> BadEvent | None:
+        """The first event of the first pass that has one whose value cannot be summed."""
+        for index, total in enumerate(sums):
+            if total.first_bad is not None:
+                term, role = self.terms[index // len(_ROLES)], _ROLES[index % len(_ROLES)]
+                values = dict(zip(self.parameter_names, vector.tolist(), strict=True))
+                return BadEvent.of(term, role, total.first_bad, values)
+        return None
 
     # plan, report, fit -----------------------------------------------------------------------
 
     def plan(self) -> MemoryReport:
         """Storage and chunk size of every data set, before anything is read. Prints as a table."""
-        return self._reducer.plan()
+        return self._reducer.reducer.plan()
 
     def report(self) -> LikelihoodReport:
         """Plan, counters and the measured memory of every process. Prints as a table."""
         self._prepare()
         return LikelihoodReport(
-            plan=self._reducer.plan(),
-            workers=self._reducer.worker_info(),
+            plan=self._reducer.reducer.plan(),
+            workers=self._reducer.reducer.worker_info(),
             evaluations=self._evaluations,
             evaluation_seconds=self._evaluation_seconds,
             preparation_seconds=self._preparation_seconds,
@@ -268,7 +243,7 @@ class Likelihood:
         return f"<Likelihood of {names} with {len(self.parameter_names)} free parameters>"
 
 
-def _check_weights(item: Pass, sums: Accumulator) -> None:
+def _check_weights(item: ModelPass, sums: Accumulator) -> None:
     event = sums.first_bad
     if event is not None:
         raise DataError(
@@ -276,19 +251,3 @@ def _check_weights(item: Pass, sums: Accumulator) -> None:
             "summed; scale the weights down",
             event=event,
         )
-
-
-def _event_columns(term: UnbinnedTerm, role: str, event: int) -> dict[str, float]:
-    """The numbers of one event that the model reads."""
-    dataset = term.data if role == "data" else term.accepted_mc
-    names = term.model.columns
-    for fragment in dataset.fragments:
-        row = event - fragment.offset
-        if 0 <= row < fragment.rows:
-            (batch,) = fragment.cut(row, row + 1).read(names, 1)
-            return dict(zip(names, batch.values[:, 0].tolist(), strict=True))
-    raise DataError(f"term {term.name!r}, {role}: there is no event {event}")
-
-
-def _format_parameters(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} = {value!r}" for name, value in values.items()) or "no parameters"

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import CompiledModel, ParameterLayout, Transform, compile_model
+from laddu_dask.compiler import (
+    Assumptions,
+    CompiledModel,
+    ParameterLayout,
+    Transform,
+    compile_model,
+)
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, EvaluationError
 from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
@@ -55,8 +61,12 @@ class Model:
         """Content digest of the expression with all definitions of parameters."""
         return self.expr.node.digest.hex()
 
+    def grouped(self, transform: Transform, assumptions: Assumptions) -> CompiledModel:
+        """The fast form for a transform; valid where the assumptions hold."""
+        return compile_model(self.expr, transform, assumptions)
+
     def compiled(self, transform: Transform) -> CompiledModel:
-        """The compiled form for a transform; made once."""
+        """The form with the operations of the expression as written; made once."""
         if transform not in self._compiled:
             self._compiled[transform] = compile_model(self.expr, transform)
         return self._compiled[transform]
@@ -180,7 +190,7 @@ class Model:
             f"event columns: {', '.join(self.columns) or 'none'}",
         ]
         for transform in ("linear", "log"):
-            compiled = self.compiled(transform)
+            compiled = self.grouped(transform, Assumptions())
             programs = compiled.programs
             lines += [
                 f"{transform} reduction: {programs.n_cached} cached columns "
@@ -194,8 +204,8 @@ class Model:
         return "\n".join(lines)
 
     def kernel_source(self, transform: Transform = "linear") -> str:
-        """The value-and-gradient program as text, one operation per line."""
-        program = self.compiled(transform).programs.gradient
+        """The value-and-gradient program of a fit as text, one operation per line."""
+        program = self.grouped(transform, Assumptions()).programs.gradient
         lines = []
         for index, (op, args, payload) in enumerate(program.instructions):
             operands = ", ".join(f"v{arg}" for arg in args) or str(payload)

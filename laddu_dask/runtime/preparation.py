@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms
-from laddu_dask.errors import DataError
+from laddu_dask.errors import AssumptionError, DataError
 from laddu_dask.kernels import get_backend, padded
 from laddu_dask.runtime.partitions import Partition
 
@@ -130,8 +130,11 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
             source = np.empty((len(programs.columns), width))
             source[:, :events] = batch.values
             source[:, events:] = source[:, events - 1 : events]
-            columns = np.empty((programs.n_cached + 1, width))
-            kernel.map(source, _NO_PARAMETERS, columns[:-1])
+            prepared = programs.prepare.n_outputs
+            columns = np.empty((max(prepared, programs.n_cached + 1), width))
+            kernel.map(source, _NO_PARAMETERS, columns[:prepared])
+            _verify(recipe, columns)
+            columns = columns[: programs.n_cached + 1]
             columns[-1, :events] = batch.weights
             columns[-1, events:] = 0.0
             yield Chunk(first, events, columns)
@@ -143,3 +146,25 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
                 f"promised {fragment.rows}; it changed while it was in use, open it again",
                 file=fragment.file,
             )
+
+
+def _verify(recipe: Recipe, rows: Array) -> None:
+    """Check what the programs take for granted about event values."""
+    findings: dict[str, str] = {}
+    for check in recipe.programs.checks:
+        values = rows[check.value]
+        if check.property == "finite":
+            bad = ~np.isfinite(values)
+        elif check.property == "negative":
+            bad = values >= 0
+        else:
+            bad = values < 0
+        if bad.any():
+            all_negative = check.property == "nonnegative" and bad.all()
+            findings[check.digest.hex()] = "negative" if all_negative else "open"
+    if findings:
+        raise AssumptionError(
+            f"{recipe.label}: events contradict {len(findings)} assumptions of the compiled form",
+            label=recipe.label,
+            findings=findings,
+        )

@@ -129,7 +129,7 @@ def test_leases_are_released() -> None:
     """DP-10, T-48: held while partitions are, returned by close, and after any exception."""
     used = likelihood(storage="resident")
     used.value()
-    pool = used._reducer._pool
+    pool = used._reducer.reducer._pool
     assert pool is not None
     assert pool.reserved == used.plan().resident_bytes > 0
     assert pool.high_water == used.plan().peak_bytes
@@ -149,8 +149,8 @@ def test_leases_return_when_preparing_fails(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(DataError):
             broken.value()
-        assert broken._reducer._pool is not None
-        assert broken._reducer._pool.reserved == 0
+        assert broken._reducer.reducer._pool is not None
+        assert broken._reducer.reducer._pool.reserved == 0
     hidden.rename(path)
     with likelihood() as usual:
         assert broken.value() == usual.value()
@@ -163,7 +163,7 @@ def test_leases_of_a_pass_return_after_its_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": np.linspace(0, 1, 1000)}), path)
     with likelihood(ld.read_parquet(path), storage="streaming") as streaming:
         streaming.value()
-        pool = streaming._reducer._pool
+        pool = streaming._reducer.reducer._pool
         assert pool is not None
         path.unlink()
         for _ in range(3):

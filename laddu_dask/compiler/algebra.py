@@ -1,0 +1,366 @@
+"""Normal form of complex expressions: n-ary sums and products with merged powers.
+
+Only identities that keep the value whenever every intermediate of the written form is finite are
+applied. ``x / x`` stays two factors, since it must be NaN at zero, and ``0 x`` goes only under an
+assumption that x is finite, which the run checks (`laddu_dask.compiler.assumptions`).
+
+Terms are hash-consed. Operands are ordered by content digest, so the order of operations does not
+depend on what else was built in the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from laddu_dask.compiler.assumptions import Assumptions, Property
+from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER
+
+#: Operations that give a real value of real operands.
+_KEEPS_REAL = frozenset({"add", "mul", "pow", "exp", "sin", "cos", "where"})
+_ALWAYS_REAL = frozenset({"parameter", "column", "re", "im", "norm_sqr", "atan2"})
+#: Operations that commute with complex conjugation.
+_COMMUTES = frozenset({"exp", "sin", "cos"})
+#: Finite when their operands are.
+_POLYNOMIAL = frozenset({"add", "mul", "conj", "re", "im", "norm_sqr", "complex"})
+
+Factor = tuple["Term", int]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Term:
+    """A value in normal form; identity is equality.
+
+    Attributes
+    ----------
+    op
+        ``literal parameter column add mul pow sqrt log exp sin cos atan2 conj re im norm_sqr
+        complex where`` and the conditions ``lt le eq and or not``.
+    args
+        Operands.
+    data
+        Literal, name or exponent; for sqrt and log whether the argument is provably not negative.
+    kind
+        Dependency class.
+    real
+        Real by construction.
+    digest
+        Content digest; the order of operands.
+    """
+
+    op: str
+    args: tuple[Term, ...]
+    data: object
+    kind: int
+    real: bool
+    digest: bytes = field(repr=False)
+
+    @property
+    def literal(self) -> complex | float | None:
+        """The number, if this is a literal."""
+        return self.data if self.op == "literal" else None  # type: ignore[return-value]
+
+
+def _is_one(value: complex | float) -> bool:
+    return value == 1
+
+
+class Algebra:
+    """Constructors of terms.
+
+    Parameters
+    ----------
+    assumptions
+        What is taken for granted about event values and parameter values.
+
+    Attributes
+    ----------
+    assumed
+        Property by term, for every assumption that was made.
+    """
+
+    def __init__(self, assumptions: Assumptions) -> None:
+        self._assumptions = assumptions
+        self._known: dict[bytes, Term] = {}
+        self.assumed: dict[tuple[Term, Property], None] = {}
+
+    # construction ----------------------------------------------------------------------------
+
+    def make(self, op: str, args: Sequence[Term] = (), data: object = None) -> Term:
+        """The unique term with this content."""
+        state = hashlib.blake2b(f"{len(op)}:{op}:{len(args)}:".encode(), digest_size=16)
+        for arg in args:
+            state.update(arg.digest)
+        if isinstance(data, float):
+            state.update(b"f" + struct.pack("<d", data))
+        elif isinstance(data, complex):
+            state.update(b"c" + struct.pack("<dd", data.real, data.imag))
+        else:
+            state.update(repr(data).encode())
+        digest = state.digest()
+        known = self._known.get(digest)
+        if known is not None:
+            return known
+        kind = {"parameter": PARAMETER, "column": EVENT}.get(op, 0)
+        for arg in args:
+            kind |= arg.kind
+        real = (
+            op in _ALWAYS_REAL
+            or (op == "literal" and isinstance(data, float))
+            or (op in {"sqrt", "log"} and data is True)
+            or (op in _KEEPS_REAL and all(arg.real for arg in args if arg.op not in _CONDITIONS))
+        )
+        term = Term(op, tuple(args), data, kind, real, digest)
+        self._known[digest] = term
+        return term
+
+    def lit(self, value: complex | float) -> Term:
+        """A literal; a complex one with imaginary part +0.0 is real."""
+        if isinstance(value, complex):
+            if value.imag == 0 and math.copysign(1.0, value.imag) > 0:
+                return self.make("literal", data=value.real)
+            return self.make("literal", data=value)
+        return self.make("literal", data=float(value))
+
+    # sums ------------------------------------------------------------------------------------
+
+    def add(self, terms: Iterable[Term]) -> Term:
+        """Sum; literals are added up in the order given."""
+        constant: complex | float | None = None
+        rest: list[Term] = []
+        stack = list(terms)[::-1]
+        while stack:
+            term = stack.pop()
+            if term.op == "add":
+                stack.extend(reversed(term.args))
+            elif term.literal is not None:
+                constant = term.literal if constant is None else constant + term.literal
+            else:
+                rest.append(term)
+        if constant is not None and (constant != 0 or not rest):
+            rest.append(self.lit(constant))
+        if len(rest) == 1:
+            return rest[0]
+        return self.make("add", _ordered(rest))
+
+    # products --------------------------------------------------------------------------------
+
+    def factors(self, term: Term) -> tuple[complex | float, list[Factor]]:
+        """Literal and (base, exponent) pairs of a product."""
+        if term.literal is not None:
+            return term.literal, []
+        if term.op == "pow":
+            return 1.0, [(term.args[0], int(term.data))]  # type: ignore[call-overload]
+        if term.op != "mul":
+            return 1.0, [(term, 1)]
+        literal: complex | float = 1.0
+        found: list[Factor] = []
+        for arg in term.args:
+            if arg.literal is not None:
+                literal = arg.literal
+            else:
+                found += self.factors(arg)[1]
+        return literal, found
+
+    def raised(self, base: Term, exponent: int) -> Term:
+        """A power as it stands, without rewriting."""
+        return base if exponent == 1 else self.make("pow", (base,), exponent)
+
+    def mul(self, terms: Iterable[Term]) -> Term:
+        """Product; exponents of one sign add up, ``z conj(z)`` becomes ``|z|**2``."""
+        literal: complex | float = 1.0
+        powers: dict[tuple[Term, bool], int] = {}
+
+        def absorb(term: Term) -> None:
+            nonlocal literal
+            k, found = self.factors(term)
+            if not _is_one(k):
+                literal = k if _is_one(literal) else literal * k
+            for base, exponent in found:
+                key = (base, exponent > 0)
+                powers[key] = powers.get(key, 0) + exponent
+
+        for term in terms:
+            absorb(term)
+        self._pair_conjugates(powers, absorb)
+        self._square_roots(powers, absorb)
+        parts = [self.raised(base, exponent) for (base, _), exponent in powers.items()]
+        if literal == 0 and self._assume_finite(parts):
+            return self.lit(0.0)
+        if not parts:
+            return self.lit(literal)
+        if not _is_one(literal):
+            parts.append(self.lit(literal))
+        return parts[0] if len(parts) == 1 else self.make("mul", _ordered(parts))
+
+    def _pair_conjugates(self, powers: dict[tuple[Term, bool], int], absorb: object) -> None:
+        for key in list(powers):
+            base, positive = key
+            if base.real or key not in powers:
+                continue
+            other = (self.conj(base), positive)
+            if other[0] is base or other not in powers:
+                continue
+            count = min(abs(powers[key]), abs(powers[other]))
+            sign = 1 if positive else -1
+            for each in (key, other):
+                powers[each] -= sign * count
+                if not powers[each]:
+                    del powers[each]
+            absorb(self.pow(self.norm_sqr(base), sign * count))  # type: ignore[operator]
+
+    def _square_roots(self, powers: dict[tuple[Term, bool], int], absorb: object) -> None:
+        """``sqrt(x)**(2k) -> x**k``: a squared barrier factor keeps no root."""
+        for key in list(powers):
+            base = key[0]
+            if base.op != "sqrt" or abs(powers.get(key, 0)) < 2:
+                continue
+            exponent = powers.pop(key)
+            half = int(math.copysign(abs(exponent) // 2, exponent))
+            if exponent - 2 * half:
+                powers[key] = exponent - 2 * half
+            absorb(self.pow(base.args[0], half))  # type: ignore[operator]
+
+    def _assume_finite(self, parts: list[Term]) -> bool:
+        """Whether ``0 x`` may go: x is a polynomial of values whose finiteness the run checks."""
+        leaves: list[Term] = []
+        stack = list(parts)
+        while stack:
+            term = stack.pop()
+            if term.kind != MIXED:
+                if self._assumptions.is_open(term.digest):
+                    return False
+                if term.literal is None:
+                    leaves.append(term)
+            elif term.op in _POLYNOMIAL or (term.op == "pow" and int(term.data) > 0):  # type: ignore[call-overload]
+                stack.extend(term.args)
+            else:
+                return False
+        self.assumed.update(dict.fromkeys((leaf, "finite") for leaf in leaves))
+        return True
+
+    def pow(self, base: Term, exponent: int) -> Term:
+        """Integer power, distributed over products; nested powers multiply."""
+        if exponent == 1:
+            return base
+        if exponent == 0:
+            return self.lit(1.0)
+        value = base.literal
+        if value is not None and (value != 0 or exponent > 0):
+            return self.lit(_literal_power(value, exponent))
+        if base.op == "mul":
+            return self.mul([self.pow(arg, exponent) for arg in base.args])
+        if base.op == "pow":
+            return self.pow(base.args[0], int(base.data) * exponent)  # type: ignore[call-overload]
+        if base.op == "sqrt" and abs(exponent) >= 2:
+            return self.mul([self.make("pow", (base,), exponent)])
+        return self.make("pow", (base,), exponent)
+
+    # parts -----------------------------------------------------------------------------------
+
+    def conj(self, term: Term) -> Term:
+        """Complex conjugate, pushed to the leaves except through sqrt and log."""
+        if term.real:
+            return term
+        if isinstance(term.data, complex):
+            return self.lit(term.data.conjugate())
+        if term.op == "conj":
+            return term.args[0]
+        if term.op == "add":
+            return self.add([self.conj(arg) for arg in term.args])
+        if term.op == "mul":
+            return self.make("mul", _ordered([self.conj(arg) for arg in term.args]))
+        if term.op == "pow":
+            return self.pow(self.conj(term.args[0]), int(term.data))  # type: ignore[call-overload]
+        if term.op in _COMMUTES:
+            return self.make(term.op, (self.conj(term.args[0]),))
+        return self.make("conj", (term,))
+
+    def norm_sqr(self, term: Term) -> Term:
+        """``|z|**2``, split over products and powers but not over sums."""
+        if term.real:
+            return self.pow(term, 2)
+        if isinstance(term.data, complex):
+            return self.lit(term.data.real * term.data.real + term.data.imag * term.data.imag)
+        if term.op == "mul":
+            return self.mul([self.norm_sqr(arg) for arg in term.args])
+        if term.op == "pow":
+            return self.pow(self.norm_sqr(term.args[0]), int(term.data))  # type: ignore[call-overload]
+        if term.op == "conj":
+            return self.norm_sqr(term.args[0])
+        other = self.conj(term)
+        if other.op != "conj" and other.digest < term.digest:
+            term = other
+        return self.make("norm_sqr", (term,))
+
+    def part(self, name: str, term: Term) -> Term:
+        """``re`` or ``im``; real factors move outside."""
+        if term.real:
+            return term if name == "re" else self.lit(0.0)
+        literal, found = self.factors(term)
+        outside = [self.raised(base, n) for base, n in found if base.real]
+        inside = [self.raised(base, n) for base, n in found if not base.real]
+        if isinstance(literal, float) and not _is_one(literal):
+            outside.append(self.lit(literal))
+            literal = 1.0
+        if not outside or not inside:
+            return self.make(name, (term,))
+        if not _is_one(literal):
+            inside.append(self.lit(literal))
+        return self.mul([*outside, self.make(name, (self.mul(inside),))])
+
+    def sqrt(self, term: Term, *, nonnegative: bool) -> Term:
+        """Principal root; positive literal factors move outside."""
+        value = term.literal
+        if isinstance(value, float):
+            if value >= 0:
+                return self.lit(math.sqrt(value))
+            if value < 0:
+                return self.lit(complex(0.0, math.sqrt(-value)))
+        literal, found = self.factors(term)
+        if found and isinstance(literal, float) and literal > 0 and not _is_one(literal):
+            inner = self.mul([self.raised(base, n) for base, n in found])
+            root = self._root(inner, nonnegative)
+            return self.mul([self.lit(math.sqrt(literal)), root])
+        return self._root(term, nonnegative)
+
+    def _root(self, term: Term, nonnegative: bool) -> Term:
+        if nonnegative:
+            return self.make("sqrt", (term,), True)
+        sign = self._sign(term)
+        if sign == "negative":
+            opposite = self.mul([self.lit(-1.0), term])
+            return self.mul([self.lit(1j), self.make("sqrt", (opposite,), True)])
+        return self.make("sqrt", (term,), sign == "nonnegative")
+
+    def log(self, term: Term, *, nonnegative: bool) -> Term:
+        """Principal logarithm."""
+        return self.make("log", (term,), nonnegative or self._sign(term) == "nonnegative")
+
+    def _sign(self, term: Term) -> Property:
+        """Sign that the argument of a root or logarithm is assumed to have."""
+        if not term.real or term.kind not in {EVENT, PARAMETER}:
+            return "open"
+        sign = self._assumptions.sign(term.digest)
+        if sign != "open":
+            self.assumed[term, sign] = None
+        return sign
+
+
+_CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})
+
+
+def _ordered(terms: Iterable[Term]) -> tuple[Term, ...]:
+    return tuple(sorted(terms, key=lambda term: term.digest))
+
+
+def _literal_power(value: complex | float, exponent: int) -> complex | float:
+    result: complex | float = 1.0
+    for _ in range(abs(exponent)) if abs(exponent) <= 64 else ():
+        result = result * value
+    if abs(exponent) > 64:
+        result = value ** abs(exponent)
+    return result if exponent > 0 else 1.0 / result

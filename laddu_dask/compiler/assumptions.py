@@ -1,0 +1,77 @@
+"""What is taken for granted about event values, and checked while preparing.
+
+Textbook formulas are complex by type and real on most data sets: q, rho, sqrt(s). Assuming the
+sign of an argument removes half of the work. Every partition checks every assumption; a violation
+weakens it for the whole data set, the model is compiled again and prepared again. The outcome is
+what holds for all events together, so it does not depend on the partitioning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+#: Property that an event value is assumed to have. ``open``: none.
+Property = Literal["nonnegative", "negative", "finite", "open"]
+
+
+class Check(NamedTuple):
+    """An assumption that was used.
+
+    Attributes
+    ----------
+    value
+        IR value, or output row of the prepare program.
+    property
+        What must hold for every event; NaN satisfies the sign properties, since it stays NaN.
+    digest
+        Term that the assumption is about.
+    """
+
+    value: int
+    property: Property
+    digest: bytes
+
+
+class Guard(NamedTuple):
+    """The same about a parameter-only value; checked in every evaluation.
+
+    Where it does not hold, the expression is evaluated as written.
+    """
+
+    value: int
+    property: Property
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """Properties by term; what is not listed is assumed to be not negative, and finite.
+
+    Attributes
+    ----------
+    weakened
+        Weaker properties that violations have left.
+    """
+
+    weakened: Mapping[bytes, Property] = field(default_factory=dict)
+
+    def sign(self, digest: bytes) -> Property:
+        """Assumed sign of a value."""
+        return self.weakened.get(digest, "nonnegative")
+
+    def is_open(self, digest: bytes) -> bool:
+        """Whether nothing may be assumed about a value."""
+        return self.weakened.get(digest) == "open"
+
+    def weaken(self, findings: Mapping[bytes, Property]) -> Assumptions:
+        """Assumptions that also allow what some events have shown.
+
+        A value found negative everywhere in one place and assumed negative elsewhere stays so;
+        anything else that contradicts what is assumed leaves it open.
+        """
+        weakened = dict(self.weakened)
+        for digest, found in findings.items():
+            known = weakened.get(digest)
+            weakened[digest] = found if known is None else "open"
+        return Assumptions(weakened)

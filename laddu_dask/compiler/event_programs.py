@@ -1,0 +1,44 @@
+"""The event programs of a compiled model: what workers need."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+from laddu_dask.compiler.assumptions import Check
+from laddu_dask.compiler.program import Program
+
+
+@dataclass(frozen=True)
+class EventPrograms:
+    """What workers need; plain data, picklable, the same for every backend.
+
+    Attributes
+    ----------
+    columns
+        Event columns that `prepare` reads, in order.
+    prepare
+        Event columns -> cached columns.
+    value, gradient
+        Cached columns, then the weight as last row, and the frontier -> output rows. `value` gives
+        the value row (two rows, real and imaginary part, for ``complex``); `gradient` gives the
+        same rows followed by the adjoint rows of the frontier.
+    n_cached
+        Number of cached columns, the weight not counted.
+    checks
+        Rows of `prepare` behind the cached columns, with the property that each must have.
+    """
+
+    columns: tuple[str, ...]
+    prepare: Program
+    value: Program
+    gradient: Program
+    n_cached: int
+    checks: tuple[Check, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Content digest; part of the identity of prepared data."""
+        parts = (self.prepare.digest, self.value.digest, self.gradient.digest, self.checks)
+        return hashlib.blake2b(repr((self.columns, parts)).encode(), digest_size=16).hexdigest()

@@ -1,0 +1,208 @@
+"""From the expression graph to normal form: trees of sums and products become n-ary at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.expr.node import Node, walk
+from laddu_dask.expr.parameters import ParameterSpec
+
+Elements = list[Term]
+
+_SUMS = frozenset({"add", "sub", "neg"})
+_PRODUCTS = frozenset({"mul", "div"})
+
+
+def normalize(root: Node, assumptions: Assumptions) -> tuple[Algebra, Term]:
+    """Normal form of a scalar expression under assumptions."""
+    a = Algebra(assumptions)
+    order = list(walk(root))
+    inner = _absorbed(order)
+    values: dict[int, Elements] = {}
+    for node in order:
+        if id(node) in inner:
+            continue  # read by its only user, as part of one long sum or product
+        if not node.shape and node.op in _SUMS:
+            values[id(node)] = [_sum(a, node, inner, values)]
+        elif not node.shape and node.op in _PRODUCTS:
+            values[id(node)] = [_product(a, node, inner, values)]
+        else:
+            operands = [values[id(arg)] for arg in node.args]
+            values[id(node)] = _RULES[node.op](a, node, operands)
+    return a, values[id(root)][0]
+
+
+def _absorbed(order: list[Node]) -> set[int]:
+    """Scalar sums (products) with one user, itself a sum (product)."""
+    users: dict[int, list[Node]] = {}
+    for node in order:
+        for arg in node.args:
+            users.setdefault(id(arg), []).append(node)
+    found: set[int] = set()
+    for node in order:
+        using = users.get(id(node), [])
+        if node.shape or len(using) != 1 or using[0].shape:
+            continue
+        for family in (_SUMS, _PRODUCTS):
+            if node.op in family and using[0].op in family:
+                found.add(id(node))
+    return found
+
+
+def _sum(a: Algebra, top: Node, inner: set[int], values: dict[int, Elements]) -> Term:
+    minus = a.lit(-1.0)
+    terms: list[Term] = []
+    stack: list[tuple[Node, bool, bool]] = [(top, False, True)]
+    while stack:
+        node, negative, is_top = stack.pop()
+        if is_top or id(node) in inner:
+            signs = {"add": (False, False), "sub": (False, True), "neg": (True,)}[node.op]
+            children = [
+                (arg, negative != flip, False) for arg, flip in zip(node.args, signs, strict=True)
+            ]
+            stack.extend(reversed(children))
+        else:
+            value = values[id(node)][0]
+            terms.append(a.mul([minus, value]) if negative else value)
+    return a.add(terms)
+
+
+def _product(a: Algebra, top: Node, inner: set[int], values: dict[int, Elements]) -> Term:
+    terms: list[Term] = []
+    stack: list[tuple[Node, bool, bool]] = [(top, False, True)]
+    while stack:
+        node, below, is_top = stack.pop()
+        if is_top or id(node) in inner:
+            left, right = node.args
+            stack.append((right, below != (node.op == "div"), False))
+            stack.append((left, below, False))
+        else:
+            value = values[id(node)][0]
+            terms.append(a.pow(value, -1) if below else value)
+    return a.mul(terms)
+
+
+def _leaf(a: Algebra, node: Node, _: list[Elements]) -> Elements:
+    if node.op == "const":
+        assert isinstance(node.data, (float, complex))
+        return [a.lit(node.data)]
+    if node.op == "column":
+        return [a.make("column", data=node.data)]
+    assert isinstance(node.data, ParameterSpec)
+    if node.data.fixed:
+        return [a.lit(node.data.initial)]
+    return [a.make("parameter", data=node.data.name)]
+
+
+def _elementwise(function: Callable[[Algebra, Term, Term], Term]) -> Rule:
+    def rule(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+        left, right = operands
+        size = max(len(left), len(right))
+        left = left * size if len(left) < size else left
+        right = right * size if len(right) < size else right
+        return [function(a, x, y) for x, y in zip(left, right, strict=True)]
+
+    return rule
+
+
+def _each(function: Callable[[Algebra, Term], Term]) -> Rule:
+    def rule(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+        return [function(a, x) for x in operands[0]]
+
+    return rule
+
+
+def _matrix_product(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    left, right = operands
+    inner = node.args[0].shape[-1]
+    columns = node.args[1].shape[1] if len(node.args[1].shape) == 2 else 1
+    return [
+        a.add(a.mul([left[row * inner + k], right[k * columns + column]]) for k in range(inner))
+        for row in range(len(left) // inner)
+        for column in range(columns)
+    ]
+
+
+def _complex(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    re, im = operands[0][0], operands[1][0]
+    x, y = re.literal, im.literal
+    if isinstance(x, float) and isinstance(y, float):
+        return [a.lit(complex(x, y))]
+    if y == 0:
+        return [re]
+    return [a.make("complex", (re, im))]
+
+
+def _call(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    return [a.make(node.op, [operand[0] for operand in operands])]
+
+
+def _not_equal(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    x, y = operands[0][0], operands[1][0]
+    return [a.make("or", (a.make("lt", (x, y)), a.make("lt", (y, x))))]
+
+
+def _element(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    assert isinstance(node.data, int)
+    return [operands[0][node.data]]
+
+
+def _power(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    assert isinstance(node.data, int)
+    return [a.pow(operands[0][0], node.data)]
+
+
+def _root(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    return [a.sqrt(operands[0][0], nonnegative=node.is_real)]
+
+
+def _logarithm(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    return [a.log(operands[0][0], nonnegative=node.is_real)]
+
+
+def _negated(a: Algebra, x: Term) -> Term:
+    return a.mul([a.lit(-1.0), x])
+
+
+Rule = Callable[[Algebra, Node, list[Elements]], Elements]
+
+_RULES: dict[str, Rule] = {
+    "const": _leaf,
+    "parameter": _leaf,
+    "column": _leaf,
+    "add": _elementwise(lambda a, x, y: a.add([x, y])),
+    "sub": _elementwise(lambda a, x, y: a.add([x, _negated(a, y)])),
+    "mul": _elementwise(lambda a, x, y: a.mul([x, y])),
+    "div": _elementwise(lambda a, x, y: a.mul([x, a.pow(y, -1)])),
+    "neg": _each(_negated),
+    "conj": _each(lambda a, x: a.conj(x)),
+    "real": _each(lambda a, x: a.part("re", x)),
+    "imag": _each(lambda a, x: a.part("im", x)),
+    "norm_sqr": _each(lambda a, x: a.norm_sqr(x)),
+    "exp": _call,
+    "sin": _call,
+    "cos": _call,
+    "sqrt": _root,
+    "log": _logarithm,
+    "pow": _power,
+    "atan2": _call,
+    "complex": _complex,
+    "where": _call,
+    "lt": _call,
+    "le": _call,
+    "eq": _call,
+    "ne": _not_equal,
+    "and": _call,
+    "or": _call,
+    "not": _call,
+    "vector": lambda a, node, operands: [operand[0] for operand in operands],
+    "matrix": lambda a, node, operands: [operand[0] for operand in operands],
+    "element": _element,
+    "matmul": _matrix_product,
+    "matvec": _matrix_product,
+    "dot": _matrix_product,
+    "named": lambda a, node, operands: operands[0],
+    "tagged": lambda a, node, operands: operands[0],
+}
