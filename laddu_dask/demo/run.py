@@ -105,15 +105,16 @@ def run_demo(
 
 
 def compile_kernels(model: Model, execution: Execution) -> None:
-    """Compile everything that the fit will run, so that its time is known apart."""
+    """Compile what the fit will run, so that its time is known apart."""
     backend = get_backend(execution.backend_name)
-    forms = [
-        model.compiled("complex"),
-        *(model.grouped(t, Assumptions()) for t in ("log", "linear")),
-    ]
-    for form in forms:
-        for program in (form.programs.prepare, form.programs.value, form.programs.gradient):
-            backend.compile(program)
+    values = model.compiled("complex").programs
+    for program in (values.prepare, values.value):
+        backend.compile(program, "map")
+    for transform in ("log", "linear"):
+        programs = model.grouped(transform, Assumptions()).programs
+        backend.compile(programs.prepare, "map")
+        for program in (programs.value, programs.gradient):
+            backend.compile(program, "reduce")
 
 
 def _pulls(result: FitResult) -> list[float]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler.program import Program
-from laddu_dask.kernels.accumulator import Accumulator
+from laddu_dask.kernels.accumulator import LANES, Accumulator
 
 Array = npt.NDArray[np.float64]
 
-#: Columns are padded to a multiple of this many events, by repeating the last one.
-PADDING = 8
+#: What a kernel is used for; each is compiled when it is first needed.
+Purpose = Literal["map", "reduce"]
 
 
 def padded(events: int) -> int:
-    """Length of a padded row."""
-    return -(-events // PADDING) * PADDING
+    """Length of a padded row: columns are filled up to whole vectors by repeating the last event.
+
+    The weight of a filled-up event is zero. Rows of a length that the processor's cache maps to one
+    place get a vector more: a loop over many columns would push them out of it.
+    """
+    length = -(-events // LANES) * LANES
+    return length if length % 64 else length + LANES * bool(length)
 
 
 class Kernel(Protocol):
@@ -47,9 +52,21 @@ class Kernel(Protocol):
         accumulator: Accumulator,
         first_event: int,
     ) -> None:
-        """Add the output rows of the first `events` events to an accumulator.
+        """Add the sums of the output rows of the first `events` events to an accumulator.
 
-        `first_event` is the global index of the first one; it names a bad event.
+        Parameters
+        ----------
+        inputs
+            As for `map`. The last row is the weight, to which every output row is proportional; it
+            is zero in the padding.
+        events
+            Number of events that count; they begin with a tile (see `accumulator.TILE`).
+        parameters
+            As for `map`.
+        accumulator
+            Receives the sums of the tiles' lanes.
+        first_event
+            Global index of the first event; it names a bad event.
         """
 
 
@@ -58,5 +75,5 @@ class Backend(Protocol):
 
     name: str
 
-    def compile(self, program: Program) -> Kernel:
-        """Kernel of a program, compiled at most once per process."""
+    def compile(self, program: Program, purpose: Purpose = "map") -> Kernel:
+        """Kernel of a program, ready for a purpose; compiled at most once per process."""

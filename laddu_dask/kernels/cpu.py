@@ -21,24 +21,24 @@ from numba.extending import intrinsic as numba_intrinsic
 from laddu_dask.compiler.program import Program
 from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels.accumulator import (
+    COMPENSATED,
     FOLDS,
     INVERSE_UNIT,
+    LANES,
     LEVEL_LIMIT,
     LEVEL_MIN,
-    LIMIT,
     LOW_BITS,
     MAGIC,
+    TILE,
+    TILE_LIMIT,
     Accumulator,
 )
-from laddu_dask.kernels.backend import Array
+from laddu_dask.kernels.backend import Array, Purpose, padded
 from laddu_dask.kernels.expand import expand
-from laddu_dask.kernels.vector_ir import DOUBLE, LANES, WORD, fold_function, map_function
+from laddu_dask.kernels.vector_ir import DOUBLE, WORD, event_function, fold_function
 
 #: numba's decorator drops the typing context from the signature, which type checkers cannot see.
 intrinsic: Any = numba_intrinsic
-#: Events whose output rows lie in cache together between evaluation and accumulation.
-TILE = 256
-
 _MAP_SIGNATURE = types.void(*[types.int64] * 7)
 _LOW_MASK = (1 << LOW_BITS) - 1
 
@@ -79,27 +79,9 @@ def _fold_row(typing_context, values, count, magic, out):  # type: ignore[no-unt
 
 
 @njit(nogil=True)
-def _mask_bad(rows, events, first_event, meta):  # type: ignore[no-untyped-def]
-    """Zero every event with a value that cannot be summed; return how many."""
-    bad = 0
-    for i in range(events):
-        good = True
-        for j in range(rows.shape[0]):
-            if not abs(rows[j, i]) < LIMIT:
-                good = False
-        if not good:
-            bad += 1
-            meta[1] = min(meta[1], first_event + i)
-            for j in range(rows.shape[0]):
-                rows[j, i] = 0.0
-    return bad
-
-
-@njit(nogil=True)
-def _add_tile(rows, events, padded, first_event, levels, words, meta, magic, folds):  # type: ignore[no-untyped-def]
-    """Add a tile of output rows to the accumulator state in place."""
-    n = rows.shape[0]
-    bad = 0
+def _add_lanes(lanes, levels, words, magic, folds):  # type: ignore[no-untyped-def]
+    """Add the lane sums of a tile to the accumulator state; False if one cannot be summed."""
+    n = lanes.shape[0]
     settled = False
     while not settled:
         settled = True
@@ -107,20 +89,16 @@ def _add_tile(rows, events, padded, first_event, levels, words, meta, magic, fol
             for k in range(FOLDS):
                 magic[k] = MAGIC[levels[j] - k - LEVEL_MIN + FOLDS - 1]
             _fold_row(
-                rows.ctypes.data + j * rows.strides[0],
-                padded,
+                lanes.ctypes.data + j * lanes.strides[0],
+                2 * LANES if j < COMPENSATED else LANES,
                 magic.ctypes.data,
                 folds.ctypes.data + j * folds.strides[0],
             )
-            if not folds[j, FOLDS] < LIMIT:
-                settled = False
-        if not settled:
-            # Before any level: a bad event counts nowhere, its good values do not raise a level.
-            bad += _mask_bad(rows, events, first_event, meta)
-            continue
+            if not folds[j, FOLDS] < TILE_LIMIT:
+                return False
         for j in range(n):
             while not folds[j, FOLDS] < LEVEL_LIMIT[levels[j] - LEVEL_MIN]:
-                # A level that is too low invalidates this row's digits: go up and redo the tile.
+                # A level that is too low invalidates this row's digits: go up and do it again.
                 settled = False
                 levels[j] += 1
                 for k in range(FOLDS - 1, 0, -1):
@@ -132,70 +110,84 @@ def _add_tile(rows, events, padded, first_event, levels, words, meta, magic, fol
             digits = int64(folds[j, k] * unit[0] * unit[1])
             words[j, k, 0] += digits >> LOW_BITS
             words[j, k, 1] += digits & _LOW_MASK
-    meta[0] += events - bad
+    return True
 
 
 @njit(nogil=True)
-def _reduce(address, inputs, events, parameters, first_event, levels, words, meta, rows):  # type: ignore[no-untyped-def]
-    """Loop over tiles: evaluate, then accumulate while the rows are in cache."""
+def _reduce(address, inputs, start, events, parameters, levels, words, meta, lanes):  # type: ignore[no-untyped-def]
+    """Sum tiles from `start` on; returns where a tile with a bad event begins, or `events`."""
     magic = np.empty(FOLDS)
-    folds = np.empty((rows.shape[0], FOLDS + 1))
-    for start in range(0, events, TILE):
-        size = min(TILE, events - start)
+    folds = np.empty((lanes.shape[0], FOLDS + 1))
+    for position in range(start, events, TILE):
+        size = min(TILE, events - position)
         padded = (size + LANES - 1) // LANES * LANES
         _call_kernel(
             address,
             inputs.ctypes.data,
             inputs.shape[1],
             parameters.ctypes.data,
-            start,
-            start + padded,
-            rows.ctypes.data,
-            TILE,
+            position,
+            position + padded,
+            lanes.ctypes.data,
+            2 * LANES,
         )
-        rows[:, size:padded] = 0.0
-        _add_tile(rows, size, padded, first_event + start, levels, words, meta, magic, folds)
+        if not _add_lanes(lanes, levels, words, magic, folds):
+            return position
+        meta[0] += size
+    return events
 
 
 @njit(nogil=True)
-def _map(address, inputs, parameters, out):  # type: ignore[no-untyped-def]
+def _map(address, inputs, parameters, start, stop, out):  # type: ignore[no-untyped-def]
     _call_kernel(
         address,
         inputs.ctypes.data,
         inputs.shape[1],
         parameters.ctypes.data,
-        0,
-        out.shape[1],
+        start,
+        stop,
         out.ctypes.data,
         out.shape[1],
     )
 
 
 class CpuKernel:
-    """A compiled program.
+    """A program compiled for what it is used for.
 
     Attributes
     ----------
     compile_seconds
-        Wall time that compilation took.
+        Wall time that compilation has taken so far.
     """
 
     def __init__(self, program: Program) -> None:
-        started = time.perf_counter()
         self.program = program
-        self._compiled = _compile(program)
-        self._warm_up()
-        self.compile_seconds = time.perf_counter() - started
+        self.compile_seconds = 0.0
+        self._compiled: dict[Purpose, Any] = {}
+        self._lock = threading.RLock()
 
-    def _warm_up(self) -> None:
+    def prepare(self, purpose: Purpose) -> int:
+        """Compile for a purpose if that has not been done; address of the code."""
+        with self._lock:
+            if purpose not in self._compiled:
+                started = time.perf_counter()
+                self._compiled[purpose] = _compile(self.program, purpose)
+                self._warm_up(purpose)
+                self.compile_seconds += time.perf_counter() - started
+            return int(self._compiled[purpose].address)
+
+    def _warm_up(self, purpose: Purpose) -> None:
         """Run over no events: in a new process this compiles the loops that kernels share.
 
         Otherwise the first evaluation would, in which a cluster already counts the seconds.
         """
         inputs = np.empty((self.program.n_inputs, 0))
         parameters = np.zeros(self.program.n_parameters)
-        self.reduce(inputs, 0, parameters, Accumulator(self.program.n_outputs), 0)
-        _map(self._compiled.address, inputs, parameters, np.empty((self.program.n_outputs, 0)))
+        if purpose == "map":
+            out = np.empty((self.program.n_outputs, 0))
+            _map(self.prepare("map"), inputs, parameters, 0, 0, out)
+        else:
+            self.reduce(inputs, 0, parameters, Accumulator(self.program.n_outputs), 0)
 
     def map(self, inputs: Array, parameters: Array, out: Array) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
@@ -206,7 +198,7 @@ class CpuKernel:
                 f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
             )
         if out.shape[0] and out.shape[1]:
-            _map(self._compiled.address, inputs, parameters, out)
+            _map(self.prepare("map"), inputs, parameters, 0, out.shape[1], out)
 
     def reduce(
         self,
@@ -220,18 +212,41 @@ class CpuKernel:
         self._check(inputs, parameters)
         if len(accumulator) != self.program.n_outputs or not 0 <= events <= inputs.shape[1]:
             raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
-        rows = np.empty((self.program.n_outputs, TILE))
-        _reduce(
-            self._compiled.address,
-            inputs,
-            events,
-            parameters,
-            first_event,
-            accumulator.levels,
-            accumulator.words,
-            accumulator.meta,
-            rows,
-        )
+        if events % LANES and inputs[-1, events : padded(events)].any():
+            raise ValueError("reduce: the weight must be zero in the padding")
+        lanes = np.empty((self.program.n_outputs, 2 * LANES))
+        address, position = self.prepare("reduce"), 0
+        while True:
+            position = _reduce(
+                address,
+                inputs,
+                position,
+                events,
+                parameters,
+                accumulator.levels,
+                accumulator.words,
+                accumulator.meta,
+                lanes,
+            )
+            if position == events:
+                return
+            self._add_bad_tile(inputs, position, events, parameters, accumulator, first_event)
+            position = min(position + TILE, events)
+
+    def _add_bad_tile(
+        self,
+        inputs: Array,
+        start: int,
+        events: int,
+        parameters: Array,
+        accumulator: Accumulator,
+        first_event: int,
+    ) -> None:
+        """Event by event: a bad one is recorded and left out, the others count as always."""
+        size = min(TILE, events - start)
+        rows = np.empty((self.program.n_outputs, padded(size)))
+        _map(self.prepare("map"), inputs, parameters, start, start + padded(size), rows)
+        accumulator.add_tiles(rows[:, :size], first_event + start)
 
     def _check(self, inputs: Array, parameters: Array) -> None:
         """Compiled code checks nothing, so everything is checked before it runs."""
@@ -258,14 +273,16 @@ def _check_rows(what: str, rows: Array, wanted: int) -> None:
         raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")
 
 
-def _compile(program: Program) -> Any:
-    name = f"laddu_dask_{program.digest}"
+def _compile(program: Program, purpose: Purpose) -> Any:
+    name = f"laddu_dask_{purpose}_{program.digest}"
 
     @intrinsic
     def body(typing_context, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             ops, outputs = expand(program)
-            function = map_function(builder.module, name, ops, outputs)
+            function = event_function(
+                builder.module, name, ops, outputs, reduce=purpose == "reduce"
+            )
             pointer = DOUBLE.as_pointer()
             source, stride, parameters, start, stop, out, out_stride = args
             builder.call(
@@ -300,13 +317,12 @@ class CpuBackend:
     def __init__(self) -> None:
         _require_fma()
 
-    def compile(self, program: Program) -> CpuKernel:
-        """Kernel of a program; compiled on first use."""
-        with self._lock:  # numba compiles one function at a time anyway
-            kernel = self._kernels.get(program.digest)
-            if kernel is None:
-                kernel = self._kernels[program.digest] = CpuKernel(program)
-            return kernel
+    def compile(self, program: Program, purpose: Purpose = "map") -> CpuKernel:
+        """Kernel of a program; compiled for the purpose on first use."""
+        with self._lock:
+            kernel = self._kernels.setdefault(program.digest, CpuKernel(program))
+        kernel.prepare(purpose)
+        return kernel
 
 
 def _require_fma() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from laddu_dask.compiler.program import Program
-from laddu_dask.kernels.accumulator import Accumulator
-from laddu_dask.kernels.backend import Array
+from laddu_dask.kernels.accumulator import TILE, Accumulator
+from laddu_dask.kernels.backend import Array, Purpose
 
-BLOCK = 1024
+BLOCK = TILE
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
@@ -92,7 +92,7 @@ class InterpreterKernel:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
         for start in range(0, events, BLOCK):
             rows = self._rows(inputs, start, events, parameters)
-            accumulator.add_rows(rows, first_event + start)
+            accumulator.add_tiles(rows, first_event + start)
 
 
 class InterpreterBackend:
@@ -100,6 +100,6 @@ class InterpreterBackend:
 
     name = "interpreter"
 
-    def compile(self, program: Program) -> InterpreterKernel:
-        """Wrap the program."""
+    def compile(self, program: Program, purpose: Purpose = "map") -> InterpreterKernel:
+        """Wrap the program; it is ready for everything."""
         return InterpreterKernel(program)

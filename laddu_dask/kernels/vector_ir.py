@@ -7,10 +7,8 @@ from typing import Any
 
 import llvmlite.ir as ir
 
+from laddu_dask.kernels.accumulator import COMPENSATED, LANES
 from laddu_dask.kernels.oplist import Cold, Op, OpList, Value
-
-#: Events per vector. Lanes are independent, so the width never shows in a result.
-LANES = 8
 
 DOUBLE, WORD, INDEX = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 VECTOR = ir.VectorType(DOUBLE, LANES)
@@ -183,11 +181,16 @@ def _new_function(module: Any, name: str, args: Sequence[Any]) -> Any:
     return function
 
 
-def map_function(module: Any, name: str, ops: OpList, outputs: Sequence[Value]) -> Any:
+def event_function(
+    module: Any, name: str, ops: OpList, outputs: Sequence[Value], *, reduce: bool
+) -> Any:
     """``f(inputs, input_stride, parameters, start, stop, out, out_stride)``.
 
-    Row j, event i of the inputs is at ``inputs[j * input_stride + i]``, of the outputs at
-    ``out[j * out_stride + i - start]``. ``stop - start`` is a multiple of `LANES`.
+    Row j, event i of the inputs is at ``inputs[j * input_stride + i]``; ``stop - start`` is a
+    multiple of `LANES`. Output row j of event i goes to ``out[j * out_stride + i - start]``. With
+    `reduce` its sum over the events of lane k goes to ``out[j * out_stride + k]``, and the rounding
+    errors of the sums of the first `COMPENSATED` rows follow at ``LANES + k``; there must be events
+    then.
     """
     pointer = DOUBLE.as_pointer()
     function = _new_function(module, name, [pointer, WORD, pointer, WORD, WORD, pointer, WORD])
@@ -201,10 +204,18 @@ def map_function(module: Any, name: str, ops: OpList, outputs: Sequence[Value]) 
         for op in ops.body
         if op.name == "parameter"
     }
-    b.cbranch(b.icmp_signed("<", start, stop), loop, done)
+    if reduce:
+        b.branch(loop)
+    else:
+        b.cbranch(b.icmp_signed("<", start, stop), loop, done)
     b.position_at_end(loop)
     event = b.phi(WORD)
     event.add_incoming(start, entry)
+    zero = ir.Constant(VECTOR, [0.0] * LANES)
+    sums = [b.phi(VECTOR) for _ in outputs] if reduce else []
+    errors = [b.phi(VECTOR) for _ in sums[:COMPENSATED]]
+    for phi in (*sums, *errors):
+        phi.add_incoming(zero, entry)
 
     def leaf(op: Op) -> Any:
         if op.name == "parameter":
@@ -213,16 +224,39 @@ def map_function(module: Any, name: str, ops: OpList, outputs: Sequence[Value]) 
 
     printer = Printer(b, ops, leaf)
     printer.run(ops.body)
-    column = b.sub(event, start)
-    for row, value in enumerate(outputs):
-        place = b.add(b.mul(out_stride, ir.Constant(WORD, row)), column)
-        store(b, printer[value], out, place)
+    results = [printer[value] for value in outputs]
+    lost = [
+        b.fadd(error, _rounding_error(b, total, x))
+        for total, error, x in zip(sums, errors, results, strict=False)
+    ]
+    if reduce:
+        results = [b.fadd(total, x) for total, x in zip(sums, results, strict=True)]
+        for phi, new in zip((*sums, *errors), (*results, *lost), strict=True):
+            phi.add_incoming(new, b.block)
+    else:
+        _store_rows(b, results, out, out_stride, b.sub(event, start))
     following = b.add(event, ir.Constant(WORD, LANES))
     event.add_incoming(following, b.block)
     b.cbranch(b.icmp_signed("<", following, stop), loop, done)
     b.position_at_end(done)
+    if reduce:
+        _store_rows(b, results, out, out_stride, ir.Constant(WORD, 0))
+        _store_rows(b, lost, out, out_stride, ir.Constant(WORD, LANES))
     b.ret_void()
     return function
+
+
+def _rounding_error(builder: Any, total: Any, x: Any) -> Any:
+    """What is lost in ``total + x`` (Knuth); nothing here may be reassociated or contracted."""
+    new = builder.fadd(total, x)
+    part = builder.fsub(new, total)
+    return builder.fadd(builder.fsub(total, builder.fsub(new, part)), builder.fsub(x, part))
+
+
+def _store_rows(builder: Any, values: Sequence[Any], out: Any, stride: Any, column: Any) -> None:
+    for row, value in enumerate(values):
+        place = builder.add(builder.mul(stride, ir.Constant(WORD, row)), column)
+        store(builder, value, out, place)
 
 
 def fold_function(module: Any, name: str, folds: int) -> Any:

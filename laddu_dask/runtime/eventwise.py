@@ -88,7 +88,7 @@ def _on_cluster(
 
 def _rows(recipe: Recipe, partition: Partition, frontier: Array, gradient: bool) -> Array:
     program = recipe.programs.gradient if gradient else recipe.programs.value
-    kernel = get_backend(recipe.backend).compile(program)
+    kernel = get_backend(recipe.backend).compile(program, "map")
     result = np.empty((program.n_outputs, partition.events))
     for chunk in StreamingPartition(recipe, partition).chunks():
         rows = np.empty((program.n_outputs, chunk.columns.shape[1]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from laddu_dask.data import Dataset, Fragment
+from laddu_dask.kernels.accumulator import TILE
 
 #: A cut moves to a fragment boundary within this share of a partition: a row group is then read by
 #: one worker. Results do not depend on where the cuts are.
@@ -35,16 +36,20 @@ class Partition:
 
 
 def cut_points(fragment_rows: list[int], count: int) -> list[int]:
-    """Event indices at which `count` partitions begin and end, ascending, from 0 to the total."""
+    """Event indices at which `count` partitions begin and end, ascending, from 0 to the total.
+
+    Cuts are whole tiles, so that every sum within a tile is made in one place.
+    """
     total = sum(fragment_rows)
-    boundaries = [0, *accumulate(fragment_rows)]
+    boundaries = [b for b in (0, *accumulate(fragment_rows)) if b % TILE == 0]
     reach = SNAP * total / count
     points = [0]
     for i in range(1, count):
         ideal = i * total // count
         place = bisect_left(boundaries, ideal)
         near = min(boundaries[max(place - 1, 0) : place + 1], key=lambda b: (abs(b - ideal), b))
-        points.append(max(points[-1], near if abs(near - ideal) <= reach else ideal))
+        cut = near if abs(near - ideal) <= reach else TILE * round(ideal / TILE)
+        points.append(min(max(points[-1], cut), total))
     return [*points, total]
 
 

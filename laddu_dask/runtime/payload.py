@@ -81,7 +81,7 @@ class ReductionPayload:
         recipe = self.recipes[pass_index]
         backend = get_backend(recipe.backend)
         for program in (recipe.programs.value, recipe.programs.gradient):
-            backend.compile(program)
+            backend.compile(program, "reduce")
         return Prepared(pass_index, recipe.prepare(events))
 
     def evaluate(
@@ -124,7 +124,7 @@ def reduce_partition(
             first += weights.shape[0]
         return accumulator.to_bytes()
     program = recipe.programs.value if mode == "value" else recipe.programs.gradient
-    kernel = get_backend(recipe.backend).compile(program)
+    kernel = get_backend(recipe.backend).compile(program, "reduce")
     accumulator = Accumulator(program.n_outputs)
     for chunk in partition.chunks():
         kernel.reduce(chunk.columns, chunk.events, frontier, accumulator, chunk.first_event)

@@ -5,7 +5,7 @@ Both kinds give the same chunks of cached columns, so a reduction does not know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms
+from laddu_dask.data import Batch
+from laddu_dask.data.repack import repack
 from laddu_dask.errors import AssumptionError, DataError
 from laddu_dask.kernels import get_backend, padded
 from laddu_dask.runtime.partitions import Partition
@@ -73,7 +75,8 @@ class Recipe:
             columns[:, done : done + chunk.events] = chunk.columns[:, : chunk.events]
             done += chunk.events
         if done:
-            columns[:, done:] = columns[:, done - 1 : done]
+            columns[:-1, done:] = columns[:-1, done - 1 : done]
+            columns[-1, done:] = 0.0
         return ResidentPartition(partition.first_event, done, columns)
 
 
@@ -119,27 +122,41 @@ PreparedPartition = ResidentPartition | StreamingPartition
 
 
 def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
+    """Chunks of `chunk_events`, the last one shorter; fragments do not show in them."""
     programs = recipe.programs
-    kernel = get_backend(recipe.backend).compile(programs.prepare)
-    first = partition.first_event
+    kernel = get_backend(recipe.backend).compile(programs.prepare, "map")
+    pieces = (
+        (list(batch.values), batch.weights) for batch in _read(recipe, partition, programs.columns)
+    )
+    batches = repack(
+        pieces,
+        total=partition.events,
+        n_columns=len(programs.columns),
+        batch_rows=recipe.chunk_events,
+    )
+    for batch in batches:
+        events = batch.weights.shape[0]
+        width = padded(events)
+        source = np.empty((len(programs.columns), width))
+        source[:, :events] = batch.values
+        source[:, events:] = source[:, events - 1 : events]
+        prepared = programs.prepare.n_outputs
+        columns = np.empty((max(prepared, programs.n_cached + 1), width))
+        kernel.map(source, _NO_PARAMETERS, columns[:prepared])
+        _verify(recipe, columns)
+        columns = columns[: programs.n_cached + 1]
+        columns[-1, :events] = batch.weights
+        columns[-1, events:] = 0.0
+        yield Chunk(partition.first_event + batch.start, events, columns)
+
+
+def _read(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Iterator[Batch]:
+    """Read fragment by fragment, and check that each has the rows that it promised."""
     for fragment in partition.fragments:
         rows = 0
-        for batch in fragment.read(programs.columns, recipe.chunk_events):
-            events = batch.weights.shape[0]
-            width = padded(events)
-            source = np.empty((len(programs.columns), width))
-            source[:, :events] = batch.values
-            source[:, events:] = source[:, events - 1 : events]
-            prepared = programs.prepare.n_outputs
-            columns = np.empty((max(prepared, programs.n_cached + 1), width))
-            kernel.map(source, _NO_PARAMETERS, columns[:prepared])
-            _verify(recipe, columns)
-            columns = columns[: programs.n_cached + 1]
-            columns[-1, :events] = batch.weights
-            columns[-1, events:] = 0.0
-            yield Chunk(first, events, columns)
-            first += events
-            rows += events
+        for batch in fragment.read(columns, recipe.chunk_events):
+            rows += batch.weights.shape[0]
+            yield batch
         if rows != fragment.rows:
             raise DataError(
                 f"{recipe.label}: {fragment.label} gave {rows} events where its description "

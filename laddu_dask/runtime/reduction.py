@@ -17,6 +17,7 @@ from laddu_dask.compiler import EventPrograms
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
+from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import DatasetRequest, Lease, LeasePool, MemoryReport, plan_datasets
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
 from laddu_dask.runtime.cluster import ClusterSession
@@ -36,8 +37,6 @@ SMALLEST_PARTITION = 16384
 PARTITIONS_PER_THREAD = 2
 #: Bookkeeping of one prepared chunk.
 FIXED_BYTES = 1024
-#: Fewest events that are worth a chunk of their own, unless the user asks for smaller ones.
-SMALLEST_CHUNK = 256
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class Reducer:
             # a prepared chunk before it is stored, and the padded copy of the source
             transient_bytes_per_event=cached + source,
             tasks_in_flight=capacity.widest,
-            minimum_chunk=min(self.execution.chunk_events or SMALLEST_CHUNK, SMALLEST_CHUNK),
+            tile_events=TILE,
             fragments=max(len(item.dataset.fragments), 1),
         )
 
@@ -163,7 +162,7 @@ class Reducer:
                         item.programs,
                         self.execution.backend_name,
                         decision.strategy,
-                        max(decision.chunk_events, 1),
+                        -(-max(decision.chunk_events, 1) // TILE) * TILE,
                     )
                 )
                 tasks += [(index, partition) for partition in self._partitions[index]]

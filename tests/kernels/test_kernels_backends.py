@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 import laddu_dask as ld
 from laddu_dask.compiler import Program, compile_model
 from laddu_dask.kernels import Accumulator, get_backend, padded
+from laddu_dask.kernels.accumulator import TILE, TILE_LIMIT
 
 Array = NDArray[Any]
 BACKENDS = ["interpreter", "cpu"]
-EVENTS = 2600
+EVENTS = 3700
 
 
 def program() -> Program:
@@ -52,9 +53,12 @@ def mapped(rows: Array, backend: str, which: Program = PROGRAM) -> Array:
 
 
 def reduced(rows: Array, backend: str, first_event: int = 0) -> Accumulator:
+    """The padding repeats the last event with weight zero, the last row."""
     events = rows.shape[1]
-    filled = np.full((rows.shape[0], padded(events)), np.nan)
+    filled = np.empty((rows.shape[0], padded(events)))
     filled[:, :events] = rows
+    filled[:-1, events:] = rows[:-1, -1:]
+    filled[-1, events:] = 0.0
     state = Accumulator(PROGRAM.n_outputs)
     get_backend(backend).compile(PROGRAM).reduce(filled, events, PARAMETERS, state, first_event)
     return state
@@ -65,7 +69,7 @@ def test_bits_do_not_depend_on_position_chunk_or_tail(backend: str) -> None:
     """An event has one result: alone, at any place, in any lane, with any neighbours."""
     rows = inputs()
     whole = mapped(rows, backend)
-    for start, stop in ((0, 1), (1, 2), (3, 20), (5, 1030), (1024, 2049), (2599, 2600)):
+    for start, stop in ((0, 1), (1, 2), (3, 20), (5, 1030), (1024, 2049), (3699, 3700)):
         np.testing.assert_array_equal(mapped(rows[:, start:stop], backend), whole[:, start:stop])
     for size in (1, 7, 8, 9, 255, 256, 257, 1000):
         pieces = [mapped(rows[:, i : i + size], backend) for i in range(0, 40 * size, size)]
@@ -78,11 +82,11 @@ def test_bits_do_not_depend_on_position_chunk_or_tail(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_reduction_is_the_sum_of_the_mapped_rows(backend: str) -> None:
-    """The state is that of `add_rows`, to the bit, at every length of the tail."""
+    """The state is that of `add_tiles`, to the bit, at every length of the tail."""
     rows = inputs()
     for events in (1, 7, 8, 9, 255, 256, 257, 511, 513, 1024, 1025, EVENTS):
         expected = Accumulator(PROGRAM.n_outputs)
-        expected.add_rows(mapped(rows[:, :events], backend), 0)
+        expected.add_tiles(mapped(rows[:, :events], backend), 0)
         assert reduced(rows[:, :events], backend) == expected
     assert EVENTS / 2 < expected.count < EVENTS  # some of these inputs have no finite result
     assert expected.first_bad is not None
@@ -92,7 +96,10 @@ def test_reduction_is_the_sum_of_the_mapped_rows(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(cuts=st.lists(st.integers(0, EVENTS), max_size=8), order=st.randoms(use_true_random=False))
+@given(
+    cuts=st.lists(st.integers(0, EVENTS // TILE).map(lambda i: i * TILE), max_size=8),
+    order=st.randoms(use_true_random=False),
+)
 def test_reduction_does_not_depend_on_the_cuts(backend: str, cuts: list[int], order: Any) -> None:
     rows = inputs()
     edges = [0, *sorted(cuts), EVENTS]
@@ -116,14 +123,15 @@ def test_bad_events_are_left_out_whole_and_located(
     )
     rows = inputs()[:2].copy()
     rows[:, ::97] /= 1e7
-    good = np.delete(rows, events, axis=1)
+    good = rows.copy()
+    good[:, events] = 0.0
     rows[1, events] = bad
     rows[0, events] = 1e140  # a good value of a bad event must not even raise a level
     state, expected = Accumulator(3), Accumulator(3)
     filled = np.zeros((2, padded(EVENTS)))
     filled[:, :EVENTS] = rows
     get_backend(backend).compile(product).reduce(filled, EVENTS, np.empty(0), state, 10_000)
-    expected.add_rows(np.vstack([good, good[:1] ** 2]), 0)
+    expected.add_tiles(np.vstack([good, good[:1] ** 2]), 0)
     assert state.first_bad == 10_000 + min(events)
     assert state.count == EVENTS - len(events)
     np.testing.assert_array_equal(state.levels, expected.levels)
@@ -135,17 +143,35 @@ def test_nothing_but_bad_events(backend: str) -> None:
     identity = Program((("input", (), "0"),), 1, 0, (0,))
     state = Accumulator(1)
     rows = np.full((1, 16), np.nan)
+    rows[:, 11:] = 0.0
     get_backend(backend).compile(identity).reduce(rows, 11, np.empty(0), state, 5)
     assert (state.count, state.first_bad, state.round()[0]) == (0, 5, 0.0)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_padding_is_never_counted(backend: str) -> None:
+def test_padding_with_weight_is_refused() -> None:
+    """Compiled code runs over whole vectors, so what fills them up must weigh nothing."""
     identity = Program((("input", (), "0"),), 1, 0, (0,))
-    rows = np.array([[1.0, 2.0, np.nan, 1e300, np.inf, 5, 6, 7]])
-    state = Accumulator(1)
-    get_backend(backend).compile(identity).reduce(rows, 2, np.empty(0), state, 0)
+    rows = np.array([[1.0, 2.0, 0, 0, 0, 1e-300, 0, 0]])
+    kernel, state = get_backend("cpu").compile(identity, "reduce"), Accumulator(1)
+    with pytest.raises(ValueError, match="weight must be zero in the padding"):
+        kernel.reduce(rows, 2, np.empty(0), state, 0)
+    rows[0, 5] = 0.0
+    kernel.reduce(rows, 2, np.empty(0), state, 0)
     assert (state.count, state.first_bad, state.round()[0]) == (2, None, 3.0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_huge_values_are_bad_before_their_sum_overflows(backend: str) -> None:
+    """The bound leaves room for every event of a tile."""
+    identity = Program((("input", (), "0"),), 1, 0, (0,))
+    rows = np.full((1, TILE), 0.99 * TILE_LIMIT)
+    state = Accumulator(1)
+    get_backend(backend).compile(identity, "reduce").reduce(rows, TILE, np.empty(0), state, 0)
+    assert (state.count, state.first_bad) == (TILE, None)
+    assert state.round()[0] == pytest.approx(0.99 * TILE_LIMIT * TILE, rel=1e-13)
+    rows[0, 77] = TILE_LIMIT
+    get_backend(backend).compile(identity, "reduce").reduce(rows, TILE, np.empty(0), state, TILE)
+    assert (state.count, state.first_bad) == (2 * TILE - 1, TILE + 77)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

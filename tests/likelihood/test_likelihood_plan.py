@@ -21,13 +21,13 @@ A = ld.parameter("a", initial=0.5)
 X = ld.scalar("x")
 
 
-def events(n: int = 1000) -> ld.Dataset:
+def events(n: int = 100_000) -> ld.Dataset:
     return ld.Dataset.from_arrays(scalars={"x": np.linspace(0, 1, n)})
 
 
 def likelihood(mc: ld.Dataset | None = None, **options: Any) -> ld.Likelihood:
     term = ld.NLL(
-        1 + A * X, data=events(100), accepted_mc=events() if mc is None else mc, name="signal"
+        1 + A * X, data=events(10_000), accepted_mc=events() if mc is None else mc, name="signal"
     )
     return ld.Likelihood([term], ld.Execution(**({"backend": "interpreter"} | options)))
 
@@ -56,13 +56,13 @@ def test_decisions_follow_the_budget() -> None:
     """DP rows: resident if it fits, else streaming in chunks that do, with the reason."""
     needed = likelihood(storage="resident", threads=1).plan()
     assert [d.strategy for d in needed.decisions] == ["resident", "resident"]
-    assert needed.decisions[1].resident_bytes >= 16 * 1000  # x or 1 + a x, and the weight
+    assert needed.decisions[1].resident_bytes >= 16 * 100_000  # x or 1 + a x, and the weight
     # The data fit beside chunks of the accepted events, these do not fit whole.
-    tight = likelihood(memory=needed.decisions[1].resident_bytes, threads=1, chunk_events=64)
+    tight = likelihood(memory=needed.decisions[1].resident_bytes, threads=1, chunk_events=1100)
     with tight:
         data, mc = tight.plan().decisions
         assert mc.strategy == "streaming"
-        assert mc.chunk_events <= 64
+        assert mc.chunk_events == 1024
         assert "budget" in mc.reason or "room" in mc.reason
         assert data.resident_bytes + mc.peak_bytes <= needed.decisions[1].resident_bytes
         with likelihood() as ample:
@@ -71,9 +71,12 @@ def test_decisions_follow_the_budget() -> None:
 
 def test_a_wish_for_chunks_only_shrinks() -> None:
     """T-50: and what was asked for is kept to."""
+    plan = likelihood(chunk_events=3000).plan()
+    assert [d.chunk_events for d in plan.decisions] == [2048, 2048]
+    assert "limited to 3000 events as asked" in str(plan)
     plan = likelihood(chunk_events=7).plan()
-    assert [d.chunk_events for d in plan.decisions] == [7, 7]
-    assert "limited to 7 events as asked" in str(plan)
+    assert [d.chunk_events for d in plan.decisions] == [1024, 1024]
+    assert "a chunk has at least 1024 events, more than the 7 asked for" in str(plan)
 
 
 @pytest.mark.parametrize("storage", ["fastest", "streaming"])
@@ -81,19 +84,19 @@ def test_a_budget_too_small_for_one_block(storage: Any) -> None:
     """Refused by the plan, with what is needed and what there is; nothing was read."""
     small = likelihood(storage=storage, memory=1000, threads=2)
     for attempt in (small.plan, small.value, small.fit):
-        with pytest.raises(MemoryBudgetError, match=r"signal/accepted_mc: streaming it") as caught:
+        with pytest.raises(MemoryBudgetError, match=r"signal/data: streaming it") as caught:
             attempt()
         assert caught.value.remaining == 1000
         assert caught.value.requested > 1000
-        assert (caught.value.resource, caught.value.label) == ("host", "signal/accepted_mc")
+        assert (caught.value.resource, caught.value.label) == ("host", "signal/data")
         assert "raise the memory budget" in str(caught.value)
-    with likelihood(storage=storage, memory=caught.value.requested + 100_000) as enough:
+    with likelihood(storage=storage, memory=caught.value.requested + 1_000_000) as enough:
         assert np.isfinite(enough.value())
 
 
 def test_the_requested_budget_is_enough() -> None:
     """What the error asks for is what it takes."""
-    memory, refused = 5000, []
+    memory, refused = 50_000, []
     # First a data set that does not fit even alone is named, then what does not fit together.
     for label in ("signal/data", "signal/accepted_mc", "signal/data, signal/accepted_mc"):
         with pytest.raises(MemoryBudgetError, match="resident.* needs") as caught:
@@ -152,7 +155,7 @@ def test_leases_return_when_preparing_fails(tmp_path: Path) -> None:
         assert broken._reducer.reducer._pool is not None
         assert broken._reducer.reducer._pool.reserved == 0
     hidden.rename(path)
-    with likelihood() as usual:
+    with likelihood(events(1000)) as usual:
         assert broken.value() == usual.value()
     broken.close()
 
@@ -190,13 +193,13 @@ def test_report_counts() -> None:
         used.value()
         used.value_and_gradient()
         report = used.report()
-    assert (report.evaluations, report.events) == (2, 1100)
+    assert (report.evaluations, report.events) == (2, 110_000)
     assert report.evaluations_per_second > 0
     (process,) = report.workers
     assert (process.nthreads, process.partitions) == (2, 6)
     assert 0 < process.resident_bytes <= process.peak_resident_bytes
     text = str(report)
-    assert "2 evaluations of 1100 events" in text
+    assert "2 evaluations of 110000 events" in text
     assert "signal/accepted_mc" in text
     assert json.loads(json.dumps(report.to_dict()))["evaluations"] == 2
 
@@ -224,20 +227,20 @@ def test_plan_of_a_cluster(client: Client) -> None:
     with likelihood(cluster=client, partitions=3, memory="1 GiB") as planned:
         data, mc = planned.plan().decisions
         # Two of the three partitions go to one of the workers, the largest ones at worst.
-        assert (data.events, mc.events) == (67, 667)
+        assert (data.events, mc.events) == (4096 + 3072, 34_464 + 33_792)
         assert mc.available_bytes <= 2**30
         assert not client.run_on_scheduler(_session_keys)
         planned.value()
         report = planned.report()
     assert sorted(worker.partitions for worker in report.workers) == [3, 3]
     with likelihood(cluster=client, partitions=1) as single:
-        assert single.plan().decisions[1].events == 1000
+        assert single.plan().decisions[1].events == 100_000
 
 
 @pytest.mark.cluster
 def test_a_budget_too_small_for_one_block_on_a_cluster(client: Client) -> None:
     """The same error; the cluster is not touched."""
-    with pytest.raises(MemoryBudgetError, match="signal/accepted_mc: streaming it") as caught:
+    with pytest.raises(MemoryBudgetError, match="signal/data: streaming it") as caught:
         likelihood(cluster=client, memory=1000).value()
     assert caught.value.remaining == 1000
     assert not client.run_on_scheduler(_session_keys)

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import laddu_dask as ld
+from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import HostMemory, host_memory
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity
 from laddu_dask.runtime.partitions import SNAP, cut_points, partition_dataset
 
-ROWS = st.lists(st.integers(0, 2000), max_size=12)
+ROWS = st.lists(st.integers(0, 20000) | st.integers(0, 20).map(lambda n: n * TILE), max_size=12)
 
 
 @given(ROWS, st.integers(1, 60))
@@ -28,20 +29,27 @@ def test_cut_points_cover_everything_once(rows: list[int], count: int) -> None:
 
 @given(ROWS, st.integers(1, 60))
 def test_partitions_are_nearly_equal(rows: list[int], count: int) -> None:
-    """A cut moves by at most a share of a partition, so none grows beyond 1 + 2 SNAP shares."""
+    """A cut moves by at most SNAP of a share, or to a whole tile."""
     points = cut_points(rows, count)
     share = sum(rows) / count
-    assert max(np.diff(points)) <= (1 + 2 * SNAP) * share + 1
+    assert max(np.diff(points)) <= (1 + 2 * SNAP) * share + TILE + 1
+    assert all(point % TILE == 0 for point in points if point < sum(rows))
 
 
 def test_cuts_prefer_fragment_boundaries() -> None:
     """Row groups near an ideal cut stay whole; far ones are divided."""
-    assert cut_points([90, 110, 100], 3) == [0, 90, 200, 300]
-    assert cut_points([300], 3) == [0, 100, 200, 300]
-    assert cut_points([10, 290], 3) == [0, 100, 200, 300]
+    t = TILE
+    assert cut_points([90 * t, 110 * t, 100 * t], 3) == [0, 90 * t, 200 * t, 300 * t]
+    assert cut_points([300 * t], 3) == [0, 100 * t, 200 * t, 300 * t]
+    assert cut_points([10 * t, 290 * t], 3) == [0, 100 * t, 200 * t, 300 * t]
+    # A boundary inside a tile is no place for a cut.
+    assert cut_points([90 * t + 1, 210 * t - 1], 3) == [0, 100 * t, 200 * t, 300 * t]
+    assert cut_points([2 * t + 10], 4) == [0, t, t, 2 * t, 2 * t + 10]
+    assert cut_points([100], 3) == [0, 0, 0, 100]
 
 
-@given(st.integers(0, 400), st.integers(1, 450), st.integers(1, 90))
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 8000), st.integers(1, 450), st.integers(300, 2100))
 def test_partitions_hold_every_event_once(n: int, count: int, piece: int) -> None:
     """In order, with the global index of their first event."""
     whole = ld.Dataset.from_arrays(scalars={"x": np.arange(float(n))})

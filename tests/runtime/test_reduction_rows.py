@@ -21,6 +21,7 @@ import laddu_dask as ld
 from laddu_dask.data import ArrayFragment, Batch
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
+from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.runtime import Execution, Model, Pass, Reducer
 from laddu_dask.runtime.local import LocalSession
 from laddu_dask.runtime.payload import (
@@ -37,7 +38,11 @@ LINE = Model(1 + ld.parameter("a", initial=0.5) * ld.scalar("x"))
 STORAGES = pytest.mark.parametrize("storage", ["resident", "streaming"])
 
 
-def events(n: int = 100) -> ld.Dataset:
+#: Four partitions of one tile each.
+N = 4 * TILE
+
+
+def events(n: int = N) -> ld.Dataset:
     return ld.Dataset.from_arrays(scalars={"x": np.linspace(0, 1, n)}, weights=np.full(n, 0.5))
 
 
@@ -82,7 +87,7 @@ def test_payload_pickles_and_is_cancelled_between_partitions() -> None:
             done = payload.evaluate(request, prepared, pool, lambda: next(asked) >= allowed)  # noqa: B023
             assert done == everything[:allowed]
     sizes = [item.__sizeof__() for item in prepared]
-    assert all(size >= 8 * 2 * 25 for size in sizes)  # Dask accounts for the columns
+    assert all(size >= 8 * 2 * TILE for size in sizes)  # Dask accounts for the columns
 
 
 # sums --------------------------------------------------------------------------------------
@@ -137,14 +142,16 @@ def test_a_lost_partition_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that is there but counts no event: the rows promised are compared with the sum."""
 
     def forgetful(recipe: Any, partition: Any, mode: Any, values: Any) -> bytes:
-        if partition.first_event == 50:
+        if partition.first_event == 2 * TILE:
             return Accumulator(1 if mode != "gradient" else 2).to_bytes()
         return reduce_partition(recipe, partition, mode, values)
 
     monkeypatch.setattr("laddu_dask.runtime.payload.reduce_partition", forgetful)
     with closing(reducer(events(8), events())) as used:
         for mode in ("weights", "value", "gradient"):
-            with pytest.raises(DataError, match="sample 1: 75 events were summed.* promised 100"):
+            with pytest.raises(
+                DataError, match="sample 1: 3072 events were summed.* promised 4096"
+            ):
                 used.reduce(mode, [frontier(0.5)] * 2)
 
 
@@ -160,7 +167,7 @@ def test_a_partition_counted_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("laddu_dask.runtime.payload.reduce_partition", doubled)
     with (
         closing(reducer(events())) as used,
-        pytest.raises(DataError, match="125 events were summed.* promised 100"),
+        pytest.raises(DataError, match="5120 events were summed.* promised 4096"),
     ):
         used.reduce("value", [frontier(0.5)])
 
@@ -192,9 +199,9 @@ def where(request: pytest.FixtureRequest) -> Client | None:
 @pytest.mark.parametrize(
     ("storage", "mode", "text"),
     [
-        ("resident", "value", "sample 0: the arrays gave 24 events where its .* promised 25"),
-        ("streaming", "value", "sample 0: the arrays gave 24 events where its .* promised 25"),
-        ("streaming", "weights", "sample 0: 96 events were summed, the sources promised 100"),
+        ("resident", "value", "sample 0: the arrays gave 1023 events where its .* promised 1024"),
+        ("streaming", "value", "sample 0: the arrays gave 1023 events where its .* promised 1024"),
+        ("streaming", "weights", "sample 0: 4092 events were summed, the sources promised 4096"),
     ],
 )
 def test_a_source_that_ends_early(where: Client | None, storage: str, mode: Any, text: str) -> None:
@@ -211,7 +218,7 @@ def test_a_source_that_ends_early(where: Client | None, storage: str, mode: Any,
 
 def test_preparation_stops_at_the_first_error() -> None:
     """In order of the partitions: the same error each time, and no thread is left behind."""
-    x = np.linspace(0, 1, 100)
+    x = np.linspace(0, 1, N)
     (whole,) = events().fragments
 
     class Failing(ArrayFragment):
