@@ -2,6 +2,7 @@
 
 from laddu_dask.compiler.assumptions import Assumptions
 from laddu_dask.compiler.event_programs import EventPrograms
+from laddu_dask.compiler.integral import IntegralForm, SeparableIntegral, compile_integral
 from laddu_dask.compiler.invariants import Invariants
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.model import CompiledModel, Transform, compile_model
@@ -11,9 +12,12 @@ __all__ = [
     "Assumptions",
     "CompiledModel",
     "EventPrograms",
+    "IntegralForm",
     "Invariants",
     "ParameterLayout",
     "Program",
+    "SeparableIntegral",
     "Transform",
+    "compile_integral",
     "compile_model",
 ]

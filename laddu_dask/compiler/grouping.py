@@ -29,11 +29,11 @@ class Product(NamedTuple):
     mixed: tuple[Term, ...]
 
 
-def walk_terms(root: Term) -> list[Term]:
-    """Terms below `root`, operands first."""
+def walk_terms(*roots: Term) -> list[Term]:
+    """Terms below `roots`, each once, operands first."""
     seen: set[Term] = set()
     order: list[Term] = []
-    stack: list[tuple[Term, bool]] = [(root, False)]
+    stack: list[tuple[Term, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
         term, ready = stack.pop()
         if ready:
@@ -66,9 +66,9 @@ class Grouping:
         self._conditions: dict[Term, int] = {}
         self._shared: dict[tuple[tuple[Term, ...], tuple[Term, ...]], int] = {}
 
-    def lower(self, root: Term) -> Pair:
-        """Lower a term and everything below it."""
-        order = walk_terms(root)
+    def lower(self, *roots: Term) -> list[Pair]:
+        """Lower terms and everything below them."""
+        order = walk_terms(*roots)
         for term in order:
             if term.op == "add" and term.kind == MIXED:
                 keys = {(t.events, t.mixed) for t in self._terms(term) if t.events and t.mixed}
@@ -78,7 +78,7 @@ class Grouping:
             if term.op not in _CONDITIONS:
                 self._pair(term)
         self._record_assumptions()
-        return self._done[root]
+        return [self._done[root] for root in roots]
 
     def _record_assumptions(self) -> None:
         for term, assumed in list(self.algebra.assumed):

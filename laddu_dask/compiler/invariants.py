@@ -118,7 +118,7 @@ class Invariants:
     def valid_frontier(self, parameters: Vector) -> Vector | None:
         """The same, or None where the programs are not valid: a guard does not hold."""
         values, guarded = self._forward(parameters)
-        return values if all(map(_holds, self.guards, guarded)) else None
+        return values if all(map(holds, self.guards, guarded)) else None
 
     def _forward(self, parameters: Vector) -> tuple[Vector, list[float]]:
         values = run_scalar(*_call(self.forward, parameters.tolist()))
@@ -138,7 +138,8 @@ class Invariants:
         return np.array(rows, dtype=np.float64).reshape(self.n_adjoints, self.n_parameters)
 
 
-def _holds(assumed: Property, value: float) -> bool:
+def holds(assumed: Property, value: float) -> bool:
+    """Whether a parameter-only value has the property that a guard demands."""
     return value >= 0 if assumed == "nonnegative" else math.isfinite(value)
 
 
@@ -172,7 +173,7 @@ def split_invariants(
 
     # The pull-back differentiates sum(adjoint_k frontier_k): one scalar reverse sweep in which the
     # adjoints are inputs.
-    scalar, renamed = _copy(graph, frontier)
+    scalar, renamed = copy_below(graph, frontier)
     total: int | None = None
     guarded: set[int] = set()
     for k in range(n_adjoints):
@@ -186,7 +187,7 @@ def split_invariants(
         zero = scalar.const(0.0)
         outputs = [zero for _ in names]
     else:
-        found = _gradients(scalar, total, guarded)
+        found = parameter_gradients(scalar, total, guarded)
         outputs = [found.get(name, scalar.const(0.0)) for name in names]
     inputs = {
         index: (
@@ -207,7 +208,7 @@ def split_invariants(
     )
 
 
-def _copy(graph: Graph, outputs: Sequence[int]) -> tuple[Graph, dict[int, int]]:
+def copy_below(graph: Graph, outputs: Sequence[int]) -> tuple[Graph, dict[int, int]]:
     """Copy the part below `outputs` into a graph of its own; returns also old -> new values."""
     new = Graph()
     done: dict[int, int] = {}
@@ -217,8 +218,8 @@ def _copy(graph: Graph, outputs: Sequence[int]) -> tuple[Graph, dict[int, int]]:
     return new, done
 
 
-def _gradients(graph: Graph, root: int, guarded: set[int]) -> dict[str, int]:
-    """Adjoints of the parameter leaves below `root`."""
+def parameter_gradients(graph: Graph, root: int, guarded: set[int]) -> dict[str, int]:
+    """Adjoints of the parameter leaves below `root`, by name; changes the classes of the graph."""
     kinds = graph.kinds
     # Parameters alone form the frontier of this sweep: every other parameter-dependent value is
     # declared mixed so that the sweep passes through it.

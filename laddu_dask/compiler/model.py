@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laddu_dask.compiler import pairs
+from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard
+from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows, used_assumptions
 from laddu_dask.compiler.cost import cost
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import Invariants, split_invariants
-from laddu_dask.compiler.ir import CONDITIONS, EVENT, MIXED, PARAMETER, Graph, live
+from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lower import lower
 from laddu_dask.compiler.normalize import normalize
@@ -77,10 +79,17 @@ def compile_model(
         graph, (root,) = lower(expr.node)
         return _assemble(graph, root, transform, layout)
     algebra, term = normalize(expr.node, assumptions)
+    return compile_term(algebra, term, transform, layout)
+
+
+def compile_term(
+    algebra: Algebra, term: Term, transform: Transform, layout: ParameterLayout
+) -> CompiledModel:
+    """Compile a term in normal form; the cheaper one of two ways to distribute factors."""
     candidates = []
     for distribute in (False, True):
         grouping = Grouping(algebra, distribute=distribute)
-        root = grouping.lower(term)
+        (root,) = grouping.lower(term)
         candidates.append(
             _assemble(grouping.graph, root, transform, layout, grouping.checks, grouping.guards)
         )
@@ -103,14 +112,14 @@ def _assemble(
     differentiated = sorted({value for found in reached for value in found})
     rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
     outputs = [*values, *rows]
-    loads = _boundary(graph, outputs, PARAMETER)
+    loads = boundary(graph, outputs, PARAMETER)
     frontier = differentiated + [value for value in loads if value not in set(differentiated)]
     parameters = {value: i for i, value in enumerate(frontier)}
-    cached = _boundary(graph, outputs, EVENT)
+    cached = boundary(graph, outputs, EVENT)
     inputs = {value: i for i, value in enumerate(cached)}
-    checks, guards = _used(graph, [*cached, *frontier], checks, guards)
+    checks, guards = used_assumptions(graph, [*cached, *frontier], checks, guards)
     prepared = [*cached, *(check.value for check in checks)]
-    columns = _columns(graph, prepared)
+    columns = columns_below(graph, prepared)
     # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
     optional = [
         i
@@ -119,7 +128,7 @@ def _assemble(
     ]
     programs = EventPrograms(
         columns=columns,
-        prepare=cut(graph, prepared, _leaf_rows(graph, columns), {}),
+        prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
         value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
         gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
         n_cached=len(cached),
@@ -127,27 +136,6 @@ def _assemble(
     )
     invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
     return CompiledModel(layout, invariants, programs)
-
-
-def _used(
-    graph: Graph, results: Sequence[int], checks: Sequence[Check], guards: Sequence[Guard]
-) -> tuple[list[Check], list[Guard]]:
-    """Assumptions that something depends on, each once.
-
-    A root that was squared away needs no sign. What a zero factor has removed is not there any
-    more, so its finiteness counts always.
-    """
-    needed = set(live(graph, results))
-    roots = {graph.ops[i][1][0] for i in needed if graph.ops[i][0] in {"sqrt", "log"}}
-    roots |= {graph.ops[i][1][0] for i in roots if graph.ops[i][0] == "neg"}
-
-    def counts(assumed: Check | Guard) -> bool:
-        return assumed.property == "finite" or assumed.value in roots
-
-    return (
-        list(dict.fromkeys(check for check in checks if counts(check))),
-        list(dict.fromkeys(guard for guard in guards if counts(guard))),
-    )
 
 
 def _outputs(
@@ -164,44 +152,3 @@ def _outputs(
         return [graph.mul(weight, real)], [adjoints(graph, real, weight, guarded)]
     value = graph.mul(weight, graph.call("log", real))
     return [value], [adjoints(graph, real, graph.div(weight, real), guarded)]
-
-
-def _boundary(graph: Graph, outputs: Sequence[int], kind: int) -> list[int]:
-    """Values of one class that mixed values read, or that are outputs themselves."""
-    found = {output for output in outputs if graph.kinds[output] == kind}
-    for index in _mixed(graph, outputs):
-        found.update(arg for arg in graph.ops[index][1] if graph.kinds[arg] == kind)
-    return _without_conditions(graph, sorted(found))
-
-
-def _mixed(graph: Graph, outputs: Sequence[int]) -> list[int]:
-    return [index for index in live(graph, outputs) if graph.kinds[index] == MIXED]
-
-
-def _without_conditions(graph: Graph, values: list[int]) -> list[int]:
-    """Replace conditions by the numbers they compare: a column or parameter holds numbers."""
-    kept: set[int] = set()
-    stack = list(values)
-    while stack:
-        index = stack.pop()
-        op, args, _ = graph.ops[index]
-        if op in CONDITIONS:
-            stack.extend(arg for arg in args if graph.kinds[arg])
-        else:
-            kept.add(index)
-    return sorted(kept)
-
-
-def _columns(graph: Graph, cached: Sequence[int]) -> tuple[str, ...]:
-    return tuple(
-        str(graph.ops[index][2]) for index in live(graph, cached) if graph.ops[index][0] == "column"
-    )
-
-
-def _leaf_rows(graph: Graph, columns: Sequence[str]) -> dict[int, int]:
-    position = {name: row for row, name in enumerate(columns)}
-    return {
-        index: position[str(payload)]
-        for index, (op, _, payload) in enumerate(graph.ops)
-        if op == "column" and payload in position
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -146,6 +147,7 @@ class Printer:
         return result
 
     def _cold(self, region: Cold) -> None:
+        """Branch to a call: the region is long, rarely needed, and often repeated."""
         b = self.builder
         mask = b.bitcast(self.values[region.condition], _MASK)
         wanted = b.icmp_unsigned("!=", mask, ir.Constant(_MASK, 0))
@@ -153,24 +155,63 @@ class Printer:
         body, after = b.append_basic_block("cold"), b.append_basic_block("join")
         b.cbranch(wanted, body, after)
         b.position_at_end(body)
-        self.run(region.body)
+        outside = _read_from_outside(region)
+        function = self._region_function(region, outside)
+        packed = b.call(function, [self.values[index] for index in outside])
         condition = self.values[region.condition]
         merged = [
-            b.select(condition, self.values[slow], self.values[fast])
-            for fast, slow in zip(region.fast, region.slow, strict=True)
+            b.select(condition, b.extract_value(packed, k), self.values[fast])
+            for k, fast in enumerate(region.fast)
         ]
-        last = b.block
         b.branch(after)
         b.position_at_end(after)
         for result, fast, value in zip(region.results, region.fast, merged, strict=True):
             phi = b.phi(VECTOR)
             phi.add_incoming(self.values[fast], before)
-            phi.add_incoming(value, last)
+            phi.add_incoming(value, body)
             self.values[result] = phi
 
+    def _region_function(self, region: Cold, outside: Sequence[int]) -> Any:
+        """A function of the region's own, shared by regions that are equal but for numbering."""
+        number = {index: k for k, index in enumerate(outside)}
+        for op in region.body:
+            number[op.index] = len(number)
+        text = repr(
+            (
+                [(op.name, [number[arg] for arg in op.args], op.data) for op in region.body],
+                [number[index] for index in region.slow],
+                [str(self.values[index].type) for index in outside],
+            )
+        )
+        name = "laddu_dask_cold_" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        module = self.builder.module
+        known = module.globals.get(name)
+        if known is not None:
+            return known
+        result = ir.LiteralStructType([VECTOR] * len(region.slow))
+        kinds = [self.values[index].type for index in outside]
+        function = _new_function(module, name, kinds, result)
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        printer = Printer(builder, self.ops, self.leaf)
+        printer.values.update(zip(outside, function.args, strict=True))
+        printer.run(region.body)
+        packed = ir.Constant(result, ir.Undefined)
+        for k, index in enumerate(region.slow):
+            packed = builder.insert_value(packed, printer.values[index], k)
+        builder.ret(packed)
+        return function
 
-def _new_function(module: Any, name: str, args: Sequence[Any]) -> Any:
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), args), name)
+
+def _read_from_outside(region: Cold) -> list[int]:
+    """Values that a region reads and does not define, in order of first use."""
+    inside = {op.index for op in region.body}
+    read = [arg for op in region.body for arg in op.args]
+    return list(dict.fromkeys(arg for arg in (*read, *region.slow) if arg not in inside))
+
+
+def _new_function(module: Any, name: str, args: Sequence[Any], result: Any | None = None) -> Any:
+    kind = ir.FunctionType(ir.VoidType() if result is None else result, args)
+    function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("nounwind")
     function.attributes.add("noinline")

@@ -18,6 +18,7 @@ from laddu_dask.likelihood.report import LikelihoodReport
 from laddu_dask.likelihood.terms import UnbinnedTerm
 from laddu_dask.memory import MemoryReport
 from laddu_dask.runtime import AdaptiveReducer, Execution, ModelPass
+from laddu_dask.runtime.forms import PassSum
 from laddu_dask.runtime.payload import Mode
 
 if TYPE_CHECKING:
@@ -158,27 +159,24 @@ class Likelihood:
         yields = self._prepare()
         started = time.perf_counter()
         local = [vector[places] for places in self._places for _ in _ROLES]
-        sums, invariants = self._reducer.reduce(mode, local)
+        sums = self._reducer.reduce(mode, local)
         bad = self._bad_event(sums, vector)
         if bad is not None and bad.is_usable:
-            sums, invariants = self._reducer.reduce_written(mode, local)
+            sums = self._reducer.reduce_written(mode, local)
             bad = self._bad_event(sums, vector)
         if bad is not None:
             raise bad.error()
         total = 0.0
         gradient = np.zeros(len(vector)) if mode == "gradient" else None
         for index, term in enumerate(self.terms):
-            log, linear = invariants[2 * index : 2 * index + 2]
-            data_sums, mc_sums = (each.round() for each in sums[2 * index : 2 * index + 2])
-            log_sum, integral = float(data_sums[0]), float(mc_sums[0])
-            term.check_integral(integral)
-            total += term.combine(log_sum, integral, yields[index])
+            data, mc = sums[2 * index : 2 * index + 2]
+            term.check_integral(mc.value)
+            total += term.combine(data.value, mc.value, yields[index])
             if gradient is not None:
-                slope = term.integral_slope(integral, yields[index])
-                values = local[2 * index]
-                gradient[self._places[index]] += linear.gradient(
-                    values, slope * mc_sums[1:]
-                ) + log.gradient(values, -2.0 * data_sums[1:])
+                assert mc.gradient is not None
+                assert data.gradient is not None
+                slope = term.integral_slope(mc.value, yields[index])
+                gradient[self._places[index]] += slope * mc.gradient - 2.0 * data.gradient
         self._evaluations += 1
         self._evaluation_seconds += time.perf_counter() - started
         return total, gradient
@@ -188,13 +186,16 @@ class Likelihood:
         if self._yields is None:
             started = time.perf_counter()
             sums = self._reducer.weights()
+            self._yields = []
             for item, total in zip(self._reducer.passes, sums, strict=True):
-                _check_weights(item, total)
-            self._yields = [float(sums[2 * i].round()[0]) for i in range(len(self.terms))]
+                if total is not None:
+                    _check_weights(item, total)
+                    if item.transform == "log":
+                        self._yields.append(float(total.round()[0]))
             self._preparation_seconds = time.perf_counter() - started
         return self._yields
 
-    def _bad_event(self, sums: list[Accumulator], vector: Vector) -> BadEvent | None:
+    def _bad_event(self, sums: list[PassSum], vector: Vector) -> BadEvent | None:
         """The first event of the first pass that has one whose value cannot be summed."""
         for index, total in enumerate(sums):
             if total.first_bad is not None:
@@ -207,14 +208,14 @@ class Likelihood:
 
     def plan(self) -> MemoryReport:
         """Storage and chunk size of every data set, before anything is read. Prints as a table."""
-        return self._reducer.reducer.plan()
+        return self._reducer.plan()
 
     def report(self) -> LikelihoodReport:
         """Plan, counters and the measured memory of every process. Prints as a table."""
         self._prepare()
         return LikelihoodReport(
-            plan=self._reducer.reducer.plan(),
-            workers=self._reducer.reducer.worker_info(),
+            plan=self._reducer.plan(),
+            workers=self._reducer.worker_info(),
             evaluations=self._evaluations,
             evaluation_seconds=self._evaluation_seconds,
             preparation_seconds=self._preparation_seconds,

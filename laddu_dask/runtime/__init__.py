@@ -1,7 +1,8 @@
 """Running programs over partitions: in this process or on a Dask cluster, with the same bits."""
 
-from laddu_dask.runtime.adaptive import AdaptiveReducer, ModelPass
+from laddu_dask.runtime.adaptive import AdaptiveReducer
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.forms import ModelPass
 from laddu_dask.runtime.model import Model
 from laddu_dask.runtime.reduction import Pass, Reducer
 

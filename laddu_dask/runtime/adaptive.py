@@ -1,51 +1,36 @@
 """Reductions in the fastest form that is valid, with the written form to fall back on.
 
-Models are regrouped under assumptions about their values. Violations by events weaken the
-assumptions of that data set once and for all; a violation by parameters, or a sum spoiled by an
-event that the written form can sum, sends that one evaluation to the written form. Either way the
-result is a function of data and parameters alone: it does not depend on what was evaluated before.
+Models are regrouped under assumptions about their values, and integrals are separated from their
+events where that is possible. Violations by events weaken the assumptions of that data set once and
+for all; a violation by parameters, or a sum spoiled by an event that the written form can sum,
+sends that one evaluation to the written form. Either way the result is a function of data and
+parameters alone: it does not depend on what was evaluated before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import Assumptions, CompiledModel, Invariants, Transform
-from laddu_dask.data import Dataset
-from laddu_dask.errors import AssumptionError
+from laddu_dask.compiler import Assumptions, CompiledModel
+from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
 from laddu_dask.kernels import Accumulator
+from laddu_dask.memory import Decision, MemoryReport
 from laddu_dask.runtime.execution import Execution
-from laddu_dask.runtime.model import Model
+from laddu_dask.runtime.forms import ModelPass, PassForm, PassSum, choose_form
 from laddu_dask.runtime.payload import Mode
 from laddu_dask.runtime.reduction import Pass, Reducer
+from laddu_dask.runtime.worker_info import WorkerInfo
 
 Array = npt.NDArray[np.float64]
+Result = TypeVar("Result")
 
-
-@dataclass(frozen=True)
-class ModelPass:
-    """A reduction of a model over a data set.
-
-    Attributes
-    ----------
-    label
-        Names the pass in plans and errors, for example ``signal/data``.
-    dataset
-        The events.
-    model
-        The model.
-    transform
-        What is summed.
-    """
-
-    label: str
-    dataset: Dataset
-    model: Model
-    transform: Transform
+#: Separable and general integral may differ by rounding, not by more.
+VERIFY_TOLERANCE = 1e-9
 
 
 class AdaptiveReducer:
@@ -63,36 +48,95 @@ class AdaptiveReducer:
         self.passes = tuple(passes)
         self.execution = execution
         self._assumptions = [Assumptions() for _ in self.passes]
-        self._grouped = [self._compile(i) for i in range(len(self.passes))]
-        self.reducer = self._open(self._grouped, execution)
+        self._statistics: list[Array | None] = [None for _ in self.passes]
+        self._separates = [execution.normalization != "general" for _ in self.passes]
+        self._forms = [self._form(i) for i in range(len(self.passes))]
+        self.reducer = self._open()
         self._written: tuple[list[CompiledModel], Reducer] | None = None
+        self._once: dict[str, Decision] = {}
 
-    def _compile(self, index: int) -> CompiledModel:
-        item = self.passes[index]
-        return item.model.grouped(item.transform, self._assumptions[index])
+    def _form(self, index: int) -> PassForm:
+        return choose_form(
+            self.passes[index],
+            self._assumptions[index],
+            separate=self._separates[index],
+            verify=self.execution.normalization == "verify",
+        )
 
-    def _open(self, models: Sequence[CompiledModel], execution: Execution) -> Reducer:
+    def _open(self) -> Reducer:
+        """A reducer of everything that needs the events in every evaluation."""
         return Reducer(
             [
                 Pass(item.label, item.dataset, model.programs)
-                for item, model in zip(self.passes, models, strict=True)
+                for item, form in zip(self.passes, self._forms, strict=True)
+                for model in form.per_event
             ],
-            execution,
+            self.execution,
         )
 
-    def weights(self) -> list[Accumulator]:
-        """Sum of weights of every pass."""
-        nothing = [np.zeros(0)] * len(self.passes)
-        while True:
-            try:
-                return self.reducer.reduce("weights", nothing)
-            except AssumptionError as error:
-                self._weaken(error)
+    # planning ------------------------------------------------------------------------------
 
-    def reduce(
-        self, mode: Mode, parameters: Sequence[Array]
-    ) -> tuple[list[Accumulator], list[Invariants]]:
-        """Sums of every pass, and the invariants that lead back from them to the parameters.
+    def plan(self) -> MemoryReport:
+        """Decisions in the order of the passes, made before any event is read."""
+        self._separate_what_fits()
+        decisions = list(self.reducer.plan().decisions)
+        result = []
+        for index, form in enumerate(self._forms):
+            result += [decisions.pop(0) for _ in form.per_event]
+            if not form.per_event:
+                result.append(self._plan_statistics(index))
+        return MemoryReport(result)
+
+    def _separate_what_fits(self) -> None:
+        """Leave an integral whole if a chunk of its many statistics exceeds the budget."""
+        for index, form in enumerate(self._forms):
+            if form.separable is not None:
+                try:
+                    self._plan_statistics(index)
+                except MemoryBudgetError:
+                    self._sum_every_event(index)
+
+    def _sum_every_event(self, index: int) -> None:
+        self._separates[index] = False
+        self._renew(index)
+
+    def _plan_statistics(self, index: int) -> Decision:
+        label = self.passes[index].label
+        if label not in self._once:
+            reducer = self._statistics_reducer(index)
+            try:
+                (decision,) = reducer.plan().decisions
+            finally:
+                reducer.close()
+            why = "its integral is separable, so the events are read once and not kept"
+            self._once[label] = replace(decision, reason=why)
+        return self._once[label]
+
+    def _statistics_reducer(self, index: int) -> Reducer:
+        form, item = self._forms[index], self.passes[index]
+        assert form.separable is not None
+        once = [Pass(item.label, item.dataset, form.separable.statistics)]
+        return Reducer(once, replace(self.execution, storage="streaming"))
+
+    # sums ----------------------------------------------------------------------------------
+
+    def weights(self) -> list[Accumulator | None]:
+        """Sum of weights of every pass; None for one whose events are not needed any more."""
+
+        def attempt() -> list[Accumulator | None]:
+            self._integrate()
+            nothing = [np.zeros(0)] * len(self.reducer.passes)
+            sums = self.reducer.reduce("weights", nothing)
+            result: list[Accumulator | None] = []
+            for form in self._forms:
+                own = [sums.pop(0) for _ in form.per_event]
+                result.append(own[0] if own else None)
+            return result
+
+        return self._under_valid_assumptions(attempt)
+
+    def reduce(self, mode: Mode, parameters: Sequence[Array]) -> list[PassSum]:
+        """Sum and, with mode ``"gradient"``, its derivative, of every pass.
 
         Parameters
         ----------
@@ -101,51 +145,119 @@ class AdaptiveReducer:
         parameters
             Free parameters of the model of each pass.
         """
-        while True:
-            frontiers = [
-                model.invariants.valid_frontier(values)
-                for model, values in zip(self._grouped, parameters, strict=True)
-            ]
-            valid = [frontier for frontier in frontiers if frontier is not None]
-            if len(valid) < len(frontiers):
-                return self.reduce_written(mode, parameters)
-            try:
-                sums = self.reducer.reduce(mode, valid)
-            except AssumptionError as error:
-                self._weaken(error)
-            else:
-                return sums, [model.invariants for model in self._grouped]
+        found = self._under_valid_assumptions(lambda: self._reduce(mode, parameters))
+        return self.reduce_written(mode, parameters) if found is None else found
 
-    def reduce_written(
-        self, mode: Mode, parameters: Sequence[Array]
-    ) -> tuple[list[Accumulator], list[Invariants]]:
+    def _reduce(self, mode: Mode, parameters: Sequence[Array]) -> list[PassSum] | None:
+        """None where a guard does not hold."""
+        self._integrate()
+        separable: list[PassSum | None] = []
+        frontiers: list[Array] = []
+        for form, statistics, values in zip(self._forms, self._statistics, parameters, strict=True):
+            part = None
+            if form.separable is not None:
+                assert statistics is not None
+                integral = form.separable.evaluate(values, statistics)
+                if integral is None:
+                    return None
+                part = PassSum(integral[0], integral[1] if mode == "gradient" else None, None)
+            separable.append(part)
+            for model in form.per_event:
+                frontier = model.invariants.valid_frontier(values)
+                if frontier is None:
+                    return None
+                frontiers.append(frontier)
+        sums = self.reducer.reduce(mode, frontiers)
+        result = []
+        for item, form, part, values in zip(
+            self.passes, self._forms, separable, parameters, strict=True
+        ):
+            own = [PassSum.of(sums.pop(0), model, values, mode) for model in form.per_event]
+            if form.reference is not None:
+                _verify(item, [*own[:-1], part], own.pop())
+            result.append(PassSum.total([*own, *([] if part is None else [part])]))
+        return result
+
+    def reduce_written(self, mode: Mode, parameters: Sequence[Array]) -> list[PassSum]:
         """The same by the operations of the written form.
 
         Its data are streamed: this is the exception, and the memory belongs to the rule.
         """
         if self._written is None:
             models = [item.model.compiled(item.transform) for item in self.passes]
-            execution = replace(self.execution, storage="streaming")
-            self._written = models, self._open(models, execution)
+            passes = [
+                Pass(item.label, item.dataset, model.programs)
+                for item, model in zip(self.passes, models, strict=True)
+            ]
+            self._written = models, Reducer(passes, replace(self.execution, storage="streaming"))
         models, reducer = self._written
         frontiers = [
             model.invariants.frontier(values)
             for model, values in zip(models, parameters, strict=True)
         ]
-        return reducer.reduce(mode, frontiers), [model.invariants for model in models]
+        sums = reducer.reduce(mode, frontiers)
+        return [
+            PassSum.of(total, model, values, mode)
+            for total, model, values in zip(sums, models, parameters, strict=True)
+        ]
 
-    def _weaken(self, error: AssumptionError) -> None:
-        """Compile the pass again for what its events have shown."""
-        index = [item.label for item in self.passes].index(error.label)
-        findings = {bytes.fromhex(digest): found for digest, found in error.findings.items()}
-        self._assumptions[index] = self._assumptions[index].weaken(findings)
-        self._grouped[index] = self._compile(index)
+    def _integrate(self) -> None:
+        """Sum the statistics that are not known yet."""
+        self._separate_what_fits()
+        for index, form in enumerate(self._forms):
+            if form.separable is None or self._statistics[index] is not None:
+                continue
+            reducer = self._statistics_reducer(index)
+            try:
+                (sums,) = reducer.reduce("value", [np.zeros(0)])
+            finally:
+                reducer.close()
+            if sums.first_bad is None:
+                self._statistics[index] = sums.round()
+            else:
+                # An event that is not finite: the general form says which, and what went wrong.
+                self._sum_every_event(index)
+
+    # assumptions ---------------------------------------------------------------------------
+
+    def _under_valid_assumptions(self, attempt: Callable[[], Result]) -> Result:
+        """Weaken assumptions that events violate until none is left that they do."""
+        while True:
+            try:
+                return attempt()
+            except AssumptionError as error:
+                index = [item.label for item in self.passes].index(error.label)
+                findings = {bytes.fromhex(d): found for d, found in error.findings.items()}
+                self._assumptions[index] = self._assumptions[index].weaken(findings)
+                self._renew(index)
+
+    def _renew(self, index: int) -> None:
+        self._forms[index] = self._form(index)
+        self._statistics[index] = None
+        self._once.pop(self.passes[index].label, None)
         self.reducer.close()
-        self.reducer = self._open(self._grouped, self.execution)
+        self.reducer = self._open()
+
+    # end -------------------------------------------------------------------------------------
+
+    def worker_info(self) -> tuple[WorkerInfo, ...]:
+        """Memory and threads of every process that holds partitions."""
+        return self.reducer.worker_info()
 
     def close(self) -> None:
-        """Release everything."""
+        """Release everything but the statistics, which are a few numbers."""
         self.reducer.close()
         if self._written is not None:
             self._written[1].close()
             self._written = None
+
+
+def _verify(item: ModelPass, parts: Sequence[PassSum | None], reference: PassSum) -> None:
+    total = PassSum.total([part for part in parts if part is not None])
+    error = abs(total.value - reference.value)
+    if reference.first_bad is None and not error <= VERIFY_TOLERANCE * abs(reference.value):
+        raise LadduError(
+            f"{item.label}: the separated integral is {total.value!r}, the sum over events "
+            f"{reference.value!r}; use normalization='general' and report this",
+            label=item.label,
+        )

@@ -21,7 +21,6 @@ _NOT_YET = {
     ("backend", "gpu"): "choose backend='cpu'",
     ("precision", "f32"): "choose precision='f64'; float32 files are read and widened anyway",
     ("autodiff", "forward"): "choose autodiff='reverse'; the derivatives are the same",
-    ("normalization", "verify"): "choose normalization='general', which sums over every event",
     ("storage", "spilled"): "choose storage='streaming', which reads the source in every pass",
 }
 
@@ -39,7 +38,9 @@ class Execution:
     autodiff
         ``"reverse"`` or ``"auto"``.
     normalization
-        ``"general"`` or ``"auto"``: the normalisation integral sums over every accepted event.
+        ``"auto"``: what is separable in a normalisation integral is summed once, and costs nothing
+        per event from then on; ``"general"``: every accepted event in every evaluation;
+        ``"verify"``: both, compared.
     storage
         ``"resident"``: prepared columns stay in memory; ``"streaming"``: every pass reads the
         source; ``"fastest"``: resident where it fits the budget, else streaming.

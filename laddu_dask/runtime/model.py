@@ -12,8 +12,10 @@ import numpy.typing as npt
 from laddu_dask.compiler import (
     Assumptions,
     CompiledModel,
+    IntegralForm,
     ParameterLayout,
     Transform,
+    compile_integral,
     compile_model,
 )
 from laddu_dask.data import Dataset
@@ -64,6 +66,10 @@ class Model:
     def grouped(self, transform: Transform, assumptions: Assumptions) -> CompiledModel:
         """The fast form for a transform; valid where the assumptions hold."""
         return compile_model(self.expr, transform, assumptions)
+
+    def integral(self, assumptions: Assumptions) -> IntegralForm:
+        """The sum over events of the real part, separated as far as possible."""
+        return compile_integral(self.expr, assumptions)
 
     def compiled(self, transform: Transform) -> CompiledModel:
         """The form with the operations of the expression as written; made once."""
@@ -201,6 +207,15 @@ class Model:
                 f"value {len(programs.value.instructions)}, "
                 f"value and gradient {len(programs.gradient.instructions)} per evaluation",
             ]
+        form = self.integral(Assumptions())
+        if form.separable is None:
+            lines.append("normalisation integral: not separable, every event in every evaluation")
+        else:
+            rest = "" if form.residual is None else ", and a rest that needs every event"
+            lines.append(
+                f"normalisation integral: {form.separable.n_statistics} statistics, summed "
+                f"once{rest}"
+            )
         return "\n".join(lines)
 
     def kernel_source(self, transform: Transform = "linear") -> str:

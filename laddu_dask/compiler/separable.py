@@ -1,0 +1,168 @@
+"""Separable forms: intensities whose sum over events needs no event once it has been prepared.
+
+An intensity that is a polynomial in values of parameters, with coefficients that are values of
+events, is ``sum_k P_k E_k``. Its sum over weighted events is ``sum_k P_k S_k`` with the statistics
+``S_k = sum w E_k``, which do not depend on parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.ir import PARAMETER
+
+#: More products than this are not worth their statistics.
+MOST_PRODUCTS = 4096
+
+#: Parameter factor -> event factor.
+Polynomial = dict[Term, Term]
+
+
+class NotSeparableError(Exception):
+    """The term is no polynomial of parameter values, or one of too many products."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """One real summand ``factor Re(parameters) Re(events)``, or both imaginary parts.
+
+    Attributes
+    ----------
+    factor
+        1, or 2 for a product and its conjugate; negative for imaginary parts.
+    parameters, events
+        The two factors.
+    part
+        ``re`` or ``im``: of both factors.
+    """
+
+    factor: float
+    parameters: Term
+    events: Term
+    part: str
+
+
+def separate(algebra: Algebra, root: Term) -> tuple[list[Product], Term | None]:
+    """Split the real part of a term into separable products and the rest.
+
+    Returns
+    -------
+    products, residual
+        The residual is None when everything is separable.
+    """
+    separable: Polynomial = {}
+    residual: list[Term] = []
+    polynomials = _Polynomials(algebra)
+    for term in root.args if root.op == "add" else (root,):
+        try:
+            separable = polynomials.merge([separable, polynomials.of(term)])
+        except NotSeparableError:
+            residual.append(term)
+    rest = algebra.part("re", algebra.add(residual)) if residual else None
+    return _pack(algebra, separable), rest
+
+
+def _pack(algebra: Algebra, polynomial: Polynomial) -> list[Product]:
+    """Real parts of the products; a product and its conjugate are one."""
+    products: list[Product] = []
+    done: set[Term] = set()
+    for parameters, events in polynomial.items():
+        if parameters in done:
+            continue
+        done.add(parameters)
+        other = algebra.conj(parameters)
+        factor = 1.0
+        if other is not parameters and polynomial.get(other) is algebra.conj(events):
+            done.add(other)
+            factor = 2.0
+        products.append(Product(factor, parameters, events, "re"))
+        if not parameters.real and not events.real:
+            products.append(Product(-factor, parameters, events, "im"))
+    return products
+
+
+class _Polynomials:
+    """Polynomials of terms, each worked out once."""
+
+    def __init__(self, algebra: Algebra) -> None:
+        self.algebra = algebra
+        self._one = algebra.lit(1.0)
+        self._known: dict[Term, Polynomial] = {}
+
+    def of(self, root: Term) -> Polynomial:
+        """Polynomial of a term; operands first, so that depth does not matter."""
+        stack: list[tuple[Term, bool]] = [(root, False)]
+        while stack:
+            term, ready = stack.pop()
+            if term in self._known:
+                continue
+            if ready or not self._is_composed(term):
+                self._known[term] = self._rule(term)
+            else:
+                stack.append((term, True))
+                stack.extend((arg, False) for arg in term.args)
+        return self._known[root]
+
+    def _is_composed(self, term: Term) -> bool:
+        return bool(term.kind & PARAMETER) and term.kind != PARAMETER
+
+    def _rule(self, term: Term) -> Polynomial:
+        a = self.algebra
+        if not term.kind & PARAMETER:
+            return {self._one: term}
+        if term.kind == PARAMETER:
+            literal, factors = a.factors(term)
+            return {a.mul(a.raised(base, n) for base, n in factors): a.lit(literal)}
+        operands = [self._known[arg] for arg in term.args]
+        if term.op == "add":
+            return self.merge(operands)
+        if term.op == "mul":
+            return self._product(operands)
+        if term.op == "pow" and int(term.data) > 0:  # type: ignore[call-overload]
+            return self._product(operands * int(term.data))  # type: ignore[call-overload]
+        if term.op == "conj":
+            return self._conj(operands[0])
+        if term.op == "norm_sqr":
+            return self._product([operands[0], self._conj(operands[0])])
+        if term.op == "re":
+            return self._scaled(self.merge([operands[0], self._conj(operands[0])]), 0.5)
+        if term.op == "im":
+            opposite = self._scaled(self._conj(operands[0]), -1.0)
+            return self._scaled(self.merge([operands[0], opposite]), -0.5j)
+        if term.op == "complex":
+            return self.merge([operands[0], self._scaled(operands[1], 1j)])
+        raise NotSeparableError(term.op)
+
+    def merge(self, polynomials: Iterable[Polynomial]) -> Polynomial:
+        """Sum."""
+        parts: dict[Term, list[Term]] = {}
+        for polynomial in polynomials:
+            for key, value in polynomial.items():
+                parts.setdefault(key, []).append(value)
+        if len(parts) > MOST_PRODUCTS:
+            raise NotSeparableError("too many products")
+        return {key: self.algebra.add(values) for key, values in parts.items()}
+
+    def _product(self, polynomials: list[Polynomial]) -> Polynomial:
+        a, result = self.algebra, polynomials[0]
+        for polynomial in polynomials[1:]:
+            if len(result) * len(polynomial) > 4 * MOST_PRODUCTS:
+                raise NotSeparableError("too many products")
+            parts: dict[Term, list[Term]] = {}
+            for left, x in result.items():
+                for right, y in polynomial.items():
+                    literal, factors = a.factors(a.mul([left, right]))
+                    key = a.mul(a.raised(base, n) for base, n in factors)
+                    parts.setdefault(key, []).append(a.mul([a.lit(literal), x, y]))
+            result = {key: a.add(values) for key, values in parts.items()}
+        return result
+
+    def _conj(self, polynomial: Polynomial) -> Polynomial:
+        a = self.algebra
+        return {a.conj(key): a.conj(value) for key, value in polynomial.items()}
+
+    def _scaled(self, polynomial: Polynomial, factor: complex) -> Polynomial:
+        a = self.algebra
+        return {key: a.mul([a.lit(factor), value]) for key, value in polynomial.items()}
