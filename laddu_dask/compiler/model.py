@@ -108,7 +108,7 @@ def _assemble(
     parameters = {value: i for i, value in enumerate(frontier)}
     cached = _boundary(graph, outputs, EVENT)
     inputs = {value: i for i, value in enumerate(cached)}
-    checks, guards = _used(graph, [*cached, *frontier], checks, guards)
+    checks, guards = list(dict.fromkeys(checks)), list(dict.fromkeys(guards))
     prepared = [*cached, *(check.value for check in checks)]
     columns = _columns(graph, prepared)
     # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
@@ -127,27 +127,6 @@ def _assemble(
     )
     invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
     return CompiledModel(layout, invariants, programs)
-
-
-def _used(
-    graph: Graph, results: Sequence[int], checks: Sequence[Check], guards: Sequence[Guard]
-) -> tuple[list[Check], list[Guard]]:
-    """Assumptions that something depends on, each once.
-
-    A root that was squared away needs no sign. What a zero factor has removed is not there any
-    more, so its finiteness counts always.
-    """
-    needed = set(live(graph, results))
-    roots = {graph.ops[i][1][0] for i in needed if graph.ops[i][0] in {"sqrt", "log"}}
-    roots |= {graph.ops[i][1][0] for i in roots if graph.ops[i][0] == "neg"}
-
-    def counts(assumed: Check | Guard) -> bool:
-        return assumed.property == "finite" or assumed.value in roots
-
-    return (
-        list(dict.fromkeys(check for check in checks if counts(check))),
-        list(dict.fromkeys(guard for guard in guards if counts(guard))),
-    )
 
 
 def _outputs(
