@@ -333,6 +333,20 @@ def test_special_values_of_two_arguments(function: str) -> None:
     same_numbers(run(function, x, y), expected)
 
 
+@pytest.mark.parametrize("function", sorted(ORDINARY))
+def test_bits_do_not_depend_on_the_neighbours(function: str) -> None:
+    """One lane that needs the slow reduction of large angles leaves the others alone."""
+    x, y = generator().normal(size=(2, 64)) * 3
+    x[5::7] *= 1e6
+    arguments = (x, y) if function in {"atan2", "hypot", "pow"} else (x,)
+    together = run(function, *arguments)
+    for start in range(64):
+        shifted = run(function, *(a[start : start + 3] for a in arguments))
+        np.testing.assert_array_equal(
+            shifted.view(np.uint64), together[start : start + 3].view(np.uint64)
+        )
+
+
 def test_limits_of_exp() -> None:
     """Overflow to infinity and gradual underflow to zero, at the same doubles as exactly."""
     x = np.array([709.782712893384, 709.7827128933841, -745.1332191019411, -745.1332191019412])
