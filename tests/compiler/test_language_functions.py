@@ -241,3 +241,39 @@ def test_intensities_by_abs_need_no_root() -> None:
         for expr in (abs(amplitude) ** 2, abs(amplitude) * abs(amplitude), amplitude.norm_sqr())
     ]
     assert models[0].programs.digest == models[1].programs.digest == models[2].programs.digest
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("name", ["tan", "asin", "atan", "tanh"])
+def test_signs_on_the_cuts(name: str, backend: str) -> None:
+    """OP-04: the sign of a zero part picks the side, as in C99."""
+    sides = [2.0, -2.0, 0.5, -0.5, 1.25]
+    points = [complex(x, y) for x in sides for y in (0.0, -0.0)]
+    points += [complex(y, x) for x in sides for y in (0.0, -0.0)]
+    columns = {"x": np.array([z.real for z in points]), "y": np.array([z.imag for z in points])}
+    z = ld.complex(ld.scalar("x"), ld.scalar("y"))
+    values = value_and_gradient(getattr(z, name)(), columns, {}, backend)[0]
+    exact = np.array([getattr(cmath, name)(point) for point in points])
+    for found, expected in ((values.real, exact.real), (values.imag, exact.imag)):
+        np.testing.assert_allclose(found, expected, rtol=1e-15, atol=0)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+
+
+@pytest.mark.parametrize("name", ["tan", "asin", "atan", "sinh", "cosh", "tanh"])
+def test_both_parts_keep_their_digits(name: str) -> None:
+    """Each part to 8 ulp by itself: of order one, of all sizes, and close to branch points."""
+    rng = np.random.default_rng(7)
+    n = 4096
+    sign = rng.choice([-1, 1], size=(6, n))
+    near = 1 + sign[0] * 2.0 ** rng.uniform(-50, 0, n)
+    small = 2.0 ** rng.uniform(-60, 0, n)
+    x = np.concatenate([rng.normal(size=n), sign[1] * 2.0 ** rng.uniform(-60, 9, n), near, small])
+    y = np.concatenate([rng.normal(size=n), sign[2] * 2.0 ** rng.uniform(-60, 9, n), small, near])
+    z = ld.complex(ld.scalar("x"), ld.scalar("y"))
+    values = value_and_gradient(getattr(z, name)(), {"x": x, "y": y}, {}, "cpu")[0]
+    wide = x.astype(np.clongdouble)
+    wide.imag = y
+    exact = getattr(np, {"asin": "arcsin", "atan": "arctan"}.get(name, name))(wide)
+    for found, expected in ((values.real, exact.real), (values.imag, exact.imag)):
+        unit = np.spacing(np.abs(expected.astype(float)))
+        np.testing.assert_array_less(np.abs(found - expected), 8 * unit)
