@@ -192,6 +192,24 @@ def _norm_sqr(a: Array) -> Array:
     return np.asarray(a.real * a.real + a.imag * a.imag if _is_complex(a) else a * a)
 
 
+def _general_power(node: Node, a: Array, b: Array) -> Array:
+    """Principal power from polar form, in extended precision; zero to a positive power is zero."""
+    if node.is_real:
+        return np.asarray(np.power(np.abs(a).astype(np.longdouble), b).astype(np.float64))
+    x, y = a.real.astype(np.longdouble), a.imag.astype(np.longdouble)
+    r = np.hypot(x, y)
+    angle = np.arctan2(y, x) if _is_complex(a) else np.arctan2(np.zeros_like(x), x + 0.0)
+    p, q = b.real.astype(np.longdouble), b.imag.astype(np.longdouble)
+    log = np.log(r)
+    growth = np.where(r > 0, q * log, np.where((q == 0) | (p > 0), 0, np.nan))
+    size, phase = np.power(r, p) * np.exp(-q * angle), p * angle + growth
+    return _pair(size * np.cos(phase), np.where(phase == 0, 0, size * np.sin(phase)))
+
+
+def _modulus(a: Array) -> Array:
+    return np.asarray(np.hypot(a.real, a.imag) if _is_complex(a) else np.abs(a))
+
+
 def _imag(a: Array) -> Array:
     return a.imag.copy() if _is_complex(a) else np.zeros_like(a)
 
@@ -209,6 +227,16 @@ _OPERATIONS: dict[str, Callable[..., Array]] = {
     "exp": lambda _, a: np.asarray(np.exp(a)),
     "sin": lambda _, a: np.asarray(np.sin(a)),
     "cos": lambda _, a: np.asarray(np.cos(a)),
+    "tan": lambda _, a: np.asarray(np.tan(a)),
+    "sinh": lambda _, a: np.asarray(np.sinh(a)),
+    "cosh": lambda _, a: np.asarray(np.cosh(a)),
+    "tanh": lambda _, a: np.asarray(np.tanh(a)),
+    "asin": _branching(np.arcsin),
+    "atan": _branching(np.arctan),
+    "power": _general_power,
+    "abs": lambda _, a: _modulus(a),
+    "minimum": lambda _, a, b: np.where((a < b) | np.isnan(a), a, b),
+    "maximum": lambda _, a, b: np.where((b < a) | np.isnan(a), a, b),
     "norm_sqr": lambda _, a: _norm_sqr(a),
     "real": lambda _, a: a.real.copy(),
     "imag": lambda _, a: _imag(a),

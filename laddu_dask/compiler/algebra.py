@@ -18,14 +18,21 @@ from dataclasses import dataclass, field
 
 from laddu_dask.compiler.assumptions import Assumptions, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER
+from laddu_dask.compiler.powers import half_turns
 
 #: Operations that give a real value of real operands.
-_KEEPS_REAL = frozenset({"add", "mul", "pow", "exp", "sin", "cos", "where"})
-_ALWAYS_REAL = frozenset({"parameter", "column", "re", "im", "norm_sqr", "atan2"})
+_KEEPS_REAL = frozenset(
+    {"add", "mul", "pow", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "where"}
+)
+_ALWAYS_REAL = frozenset(
+    {"parameter", "column", "re", "im", "norm_sqr", "atan2", "abs", "minimum", "maximum"}
+)
 #: Operations that commute with complex conjugation.
-_COMMUTES = frozenset({"exp", "sin", "cos"})
+_COMMUTES = frozenset({"exp", "sin", "cos", "tan", "sinh", "cosh", "tanh"})
 #: Finite when their operands are.
-_POLYNOMIAL = frozenset({"add", "mul", "conj", "re", "im", "norm_sqr", "complex"})
+_POLYNOMIAL = frozenset(
+    {"add", "mul", "conj", "re", "im", "norm_sqr", "complex", "abs", "minimum", "maximum"}
+)
 
 Factor = tuple["Term", int]
 
@@ -37,12 +44,14 @@ class Term:
     Attributes
     ----------
     op
-        ``literal parameter column add mul pow sqrt log exp sin cos atan2 conj re im norm_sqr
-        complex where`` and the conditions ``lt le eq and or not``.
+        ``literal parameter column add mul pow power sqrt log exp sin cos tan asin atan sinh cosh
+        tanh atan2 abs minimum maximum conj re im norm_sqr complex where`` and the conditions
+        ``lt le eq and or not``. ``pow`` has an integer exponent.
     args
         Operands.
     data
-        Literal, name or exponent; for sqrt and log whether the argument is provably not negative.
+        Literal, name or exponent; for sqrt, log and power whether the argument (the base) is real
+        and not negative.
     kind
         Dependency class.
     real
@@ -80,12 +89,20 @@ class Algebra:
     ----------
     assumed
         Property by term, for every assumption that was made.
+    relied
+        Those of them that a rewrite made use of, whether or not the root is still there: the
+        imaginary part of a real root is zero, its squared modulus the argument.
+    reasons
+        Assumption behind a root, logarithm or power of a value taken to be not negative.
     """
 
     def __init__(self, assumptions: Assumptions) -> None:
         self._assumptions = assumptions
         self._known: dict[bytes, Term] = {}
         self.assumed: dict[tuple[Term, Property], None] = {}
+        self.relied: set[tuple[Term, Property]] = set()
+        self.reasons: dict[Term, tuple[Term, Property]] = {}
+        self._known_real: set[Term] = set()
 
     # construction ----------------------------------------------------------------------------
 
@@ -111,11 +128,28 @@ class Algebra:
             op in _ALWAYS_REAL
             or (op == "literal" and isinstance(data, float))
             or (op in {"sqrt", "log"} and data is True)
+            or (op == "power" and data is True and args[1].real)
             or (op in _KEEPS_REAL and all(arg.real for arg in args if arg.op not in _CONDITIONS))
         )
         term = Term(op, tuple(args), data, kind, real, digest)
         self._known[digest] = term
         return term
+
+    def _is_real(self, term: Term) -> bool:
+        """Whether a term is real, for a caller that makes use of it."""
+        if not term.real:
+            return False
+        stack = [term]
+        while stack:
+            part = stack.pop()
+            if part in self._known_real:
+                continue
+            self._known_real.add(part)
+            if part in self.reasons:
+                self.relied.add(self.reasons[part])
+            if part.op in _KEEPS_REAL or part.op == "power":
+                stack.extend(part.args)
+        return True
 
     def lit(self, value: complex | float) -> Term:
         """A literal; a complex one with imaginary part +0.0 is real."""
@@ -186,7 +220,7 @@ class Algebra:
         for term in terms:
             absorb(term)
         self._pair_conjugates(powers, absorb)
-        self._square_roots(powers, absorb)
+        self._even_powers(powers, absorb)
         parts = [self.raised(base, exponent) for (base, _), exponent in powers.items()]
         if literal == 0 and self._assume_finite(parts):
             return self.lit(0.0)
@@ -212,17 +246,18 @@ class Algebra:
                     del powers[each]
             absorb(self.pow(self.norm_sqr(base), sign * count))  # type: ignore[operator]
 
-    def _square_roots(self, powers: dict[tuple[Term, bool], int], absorb: object) -> None:
-        """``sqrt(x)**(2k) -> x**k``: a squared barrier factor keeps no root."""
+    def _even_powers(self, powers: dict[tuple[Term, bool], int], absorb: object) -> None:
+        """``sqrt(x)**(2k) -> x**k`` and ``abs(z)**(2k) -> norm_sqr(z)**k``: no root is left."""
         for key in list(powers):
             base = key[0]
-            if base.op != "sqrt" or abs(powers.get(key, 0)) < 2:
+            if base.op not in {"sqrt", "abs"} or abs(powers.get(key, 0)) < 2:
                 continue
             exponent = powers.pop(key)
             half = int(math.copysign(abs(exponent) // 2, exponent))
             if exponent - 2 * half:
                 powers[key] = exponent - 2 * half
-            absorb(self.pow(base.args[0], half))  # type: ignore[operator]
+            square = base.args[0] if base.op == "sqrt" else self.norm_sqr(base.args[0])
+            absorb(self.pow(square, half))  # type: ignore[operator]
 
     def _assume_finite(self, parts: list[Term]) -> bool:
         """Whether ``0 x`` may go: x is a polynomial of values whose finiteness the run checks."""
@@ -249,21 +284,22 @@ class Algebra:
         if exponent == 0:
             return self.lit(1.0)
         value = base.literal
-        if value is not None and (value != 0 or exponent > 0):
-            return self.lit(_literal_power(value, exponent))
+        folded = None if value is None else _literal_power(value, exponent)
+        if folded is not None:
+            return self.lit(folded)
         if base.op == "mul":
             return self.mul([self.pow(arg, exponent) for arg in base.args])
         if base.op == "pow":
             return self.pow(base.args[0], int(base.data) * exponent)  # type: ignore[call-overload]
-        if base.op == "sqrt" and abs(exponent) >= 2:
+        if base.op in {"sqrt", "abs"} and abs(exponent) >= 2:
             return self.mul([self.make("pow", (base,), exponent)])
         return self.make("pow", (base,), exponent)
 
     # parts -----------------------------------------------------------------------------------
 
     def conj(self, term: Term) -> Term:
-        """Complex conjugate, pushed to the leaves except through sqrt and log."""
-        if term.real:
+        """Complex conjugate, pushed to the leaves except through branch cuts."""
+        if self._is_real(term):
             return term
         if isinstance(term.data, complex):
             return self.lit(term.data.conjugate())
@@ -277,11 +313,15 @@ class Algebra:
             return self.pow(self.conj(term.args[0]), int(term.data))  # type: ignore[call-overload]
         if term.op in _COMMUTES:
             return self.make(term.op, (self.conj(term.args[0]),))
+        if term.op == "power" and term.data is True:
+            if term in self.reasons:
+                self.relied.add(self.reasons[term])
+            return self.make("power", (term.args[0], self.conj(term.args[1])), True)
         return self.make("conj", (term,))
 
     def norm_sqr(self, term: Term) -> Term:
         """``|z|**2``, split over products and powers but not over sums."""
-        if term.real:
+        if self._is_real(term):
             return self.pow(term, 2)
         if isinstance(term.data, complex):
             return self.lit(term.data.real * term.data.real + term.data.imag * term.data.imag)
@@ -296,12 +336,27 @@ class Algebra:
             term = other
         return self.make("norm_sqr", (term,))
 
+    def absolute(self, term: Term) -> Term:
+        """``|z|``, split over products and integer powers."""
+        value = term.literal
+        if isinstance(value, float):
+            return self.lit(abs(value))
+        if term.op in {"abs", "norm_sqr"} or (term.op == "exp" and self._is_real(term)):
+            return term
+        if term.op == "mul":
+            return self.mul([self.absolute(arg) for arg in term.args])
+        if term.op == "pow":
+            return self.pow(self.absolute(term.args[0]), int(term.data))  # type: ignore[call-overload]
+        if term.op == "conj":
+            return self.absolute(term.args[0])
+        return self.make("abs", (term,))
+
     def part(self, name: str, term: Term) -> Term:
         """``re`` or ``im``; real factors move outside."""
-        if term.real:
+        if self._is_real(term):
             return term if name == "re" else self.lit(0.0)
         literal, found = self.factors(term)
-        outside = [self.raised(base, n) for base, n in found if base.real]
+        outside = [self.raised(base, n) for base, n in found if self._is_real(base)]
         inside = [self.raised(base, n) for base, n in found if not base.real]
         if isinstance(literal, float) and not _is_one(literal):
             outside.append(self.lit(literal))
@@ -333,16 +388,46 @@ class Algebra:
         sign = self._sign(term)
         if sign == "negative":
             opposite = self.mul([self.lit(-1.0), term])
-            return self.mul([self.lit(1j), self.make("sqrt", (opposite,), True)])
-        return self.make("sqrt", (term,), sign == "nonnegative")
+            return self.mul([self.lit(1j), self._assuming(term, sign, "sqrt", (opposite,))])
+        return self._assuming(term, sign, "sqrt", (term,))
+
+    def _assuming(self, term: Term, sign: Property, op: str, args: tuple[Term, ...]) -> Term:
+        """A function with a cut, off which an assumption about `term` keeps its argument."""
+        result = self.make(op, args, sign != "open")
+        if sign != "open":
+            self.reasons[result] = (term, sign)
+        return result
+
+    def power(self, base: Term, exponent: Term, *, nonnegative: bool) -> Term:
+        """``base**exponent`` on the principal branch; x**p is (-x)**p exp(i pi p) for x < 0."""
+        if nonnegative:
+            return self.make("power", (base, exponent), True)
+        sign = self._sign(base)
+        if sign != "negative":
+            return self._assuming(base, sign, "power", (base, exponent))
+        opposite = self.mul([self.lit(-1.0), base])
+        value = exponent.literal
+        turn = (
+            self.lit(half_turns(value))
+            if isinstance(value, float)
+            else self.make("exp", (self.mul([self.lit(complex(0.0, math.pi)), exponent]),))
+        )
+        return self.mul([turn, self._assuming(base, sign, "power", (opposite, exponent))])
 
     def log(self, term: Term, *, nonnegative: bool) -> Term:
         """Principal logarithm."""
-        return self.make("log", (term,), nonnegative or self._sign(term) == "nonnegative")
+        if nonnegative:
+            return self.make("log", (term,), True)
+        sign = self._sign(term)
+        if sign == "negative":
+            opposite = self.mul([self.lit(-1.0), term])
+            half_turn = self.lit(complex(0.0, math.pi))
+            return self.add([self._assuming(term, sign, "log", (opposite,)), half_turn])
+        return self._assuming(term, sign, "log", (term,))
 
     def _sign(self, term: Term) -> Property:
-        """Sign that the argument of a root or logarithm is assumed to have."""
-        if not term.real or term.kind not in {EVENT, PARAMETER}:
+        """Sign that the argument of a root, logarithm or power is assumed to have."""
+        if term.kind not in {EVENT, PARAMETER} or not self._is_real(term):
             return "open"
         sign = self._assumptions.sign(term.digest)
         if sign != "open":
@@ -357,10 +442,16 @@ def _ordered(terms: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(sorted(terms, key=lambda term: term.digest))
 
 
-def _literal_power(value: complex | float, exponent: int) -> complex | float:
+def _literal_power(value: complex | float, exponent: int) -> complex | float | None:
+    """Integer power as programs compute it; None where it is the reciprocal of zero."""
     result: complex | float = 1.0
-    for _ in range(abs(exponent)) if abs(exponent) <= 64 else ():
-        result = result * value
-    if abs(exponent) > 64:
-        result = value ** abs(exponent)
-    return result if exponent > 0 else 1.0 / result
+    base, left, empty = value, abs(exponent), True
+    while left:
+        if left & 1:
+            result, empty = (base if empty else result * base), False
+        left >>= 1
+        if left:
+            base = base * base
+    if exponent > 0:
+        return result
+    return None if result == 0 else 1.0 / result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laddu_dask.compiler.assumptions import Check, Guard
 from laddu_dask.compiler.ir import CONDITIONS, MIXED, Graph, live
 
 
@@ -49,24 +48,3 @@ def leaf_rows(graph: Graph, columns: Sequence[str]) -> dict[int, int]:
         for index, (op, _, payload) in enumerate(graph.ops)
         if op == "column" and payload in position
     }
-
-
-def used_assumptions(
-    graph: Graph, results: Sequence[int], checks: Sequence[Check], guards: Sequence[Guard]
-) -> tuple[list[Check], list[Guard]]:
-    """Assumptions that something depends on, each once.
-
-    A root that was squared away needs no sign. What a zero factor has removed is not there any
-    more, so its finiteness counts always.
-    """
-    needed = set(live(graph, results))
-    roots = {graph.ops[i][1][0] for i in needed if graph.ops[i][0] in {"sqrt", "log"}}
-    roots |= {graph.ops[i][1][0] for i in roots if graph.ops[i][0] == "neg"}
-
-    def counts(assumed: Check | Guard) -> bool:
-        return assumed.property == "finite" or assumed.value in roots
-
-    return (
-        list(dict.fromkeys(check for check in checks if counts(check))),
-        list(dict.fromkeys(guard for guard in guards if counts(guard))),
-    )

@@ -19,7 +19,13 @@ _OPERATION = {
     "log": 1.1,
     "sin": 1.3,
     "cos": 1.3,
+    "tan": 1.8,
+    "sinh": 1.8,
+    "cosh": 1.8,
+    "tanh": 2.5,
     "atan2": 2.3,
+    "hypot": 1.0,
+    "pow": 3.0,
 }
 
 

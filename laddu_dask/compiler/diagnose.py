@@ -13,6 +13,8 @@ from laddu_dask.expr import build
 from laddu_dask.expr.node import PREDICATES, Node, walk
 from laddu_dask.expr.text import equation
 
+_EXTREMES = frozenset({"minimum", "maximum"})
+
 
 def evaluate_event(
     root: Node, columns: Mapping[str, float], parameters: Mapping[str, float]
@@ -57,19 +59,22 @@ def evaluate_event(
     results = run_scalar(program.instructions, numbers, program.outputs)
     value = complex(*results[len(outputs) - 2 : len(outputs)])
     taken = dict(zip(choices, map(bool, results[len(outputs) :]), strict=True))
-    bad = {
-        id(node)
+    found = {
+        id(node): results[start : start + 2 * len(values[id(node)])]
         for node, start in zip(order, spans, strict=True)
-        if not all(map(math.isfinite, results[start : start + 2 * len(values[id(node)])]))
     }
-    return value, _origin(root, bad, taken)
+    bad = {key for key, parts in found.items() if not all(map(math.isfinite, parts))}
+    undefined = {key for key in bad if any(map(math.isnan, found[key]))}
+    return value, _origin(root, bad, undefined, taken)
 
 
-def _origin(root: Node, bad: set[int], taken: Mapping[int, bool]) -> str | None:
+def _origin(
+    root: Node, bad: set[int], undefined: set[int], taken: Mapping[int, bool]
+) -> str | None:
     """Text of the bad node below the root that no bad operand explains, on the way of the NaN.
 
-    Only the way down through bad nodes counts: a branch that `where` did not take, or an infinity
-    under a reciprocal, has done no harm.
+    Only the way down through bad nodes counts: a branch that `where` did not take, an infinity
+    under a reciprocal, or one beside the NaN that an extreme hands on has done no harm.
     """
     if id(root) not in bad:
         return None
@@ -78,7 +83,8 @@ def _origin(root: Node, bad: set[int], taken: Mapping[int, bool]) -> str | None:
         operands = node.args
         if node.op == "where":
             operands = (node.args[1] if taken[id(node)] else node.args[2],)
-        worse = [arg for arg in operands if id(arg) in bad]
+        through = undefined if node.op in _EXTREMES and id(node) in undefined else bad
+        worse = [arg for arg in operands if id(arg) in through]
         if not worse:
             return equation(node)
         node = worse[0]

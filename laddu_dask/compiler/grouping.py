@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from laddu_dask.compiler import pairs
+from laddu_dask.compiler import pairs, powers
 from laddu_dask.compiler.algebra import Algebra, Term
-from laddu_dask.compiler.assumptions import Check, Guard
+from laddu_dask.compiler.assumptions import Check, Guard, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph
 from laddu_dask.compiler.pairs import Pair
 
@@ -77,11 +77,15 @@ class Grouping:
         for term in order:
             if term.op not in _CONDITIONS:
                 self._pair(term)
-        self._record_assumptions()
+        present = {self.algebra.reasons[term] for term in order if term in self.algebra.reasons}
+        self._record_assumptions(present | self.algebra.relied)
         return [self._done[root] for root in roots]
 
-    def _record_assumptions(self) -> None:
+    def _record_assumptions(self, used: set[tuple[Term, Property]]) -> None:
+        """Leave out signs that do not matter: the root of sqrt(x)**2 has gone, whatever x is."""
         for term, assumed in list(self.algebra.assumed):
+            if assumed != "finite" and (term, assumed) not in used:
+                continue
             for value in self._pair(term):
                 if value is None:
                     continue
@@ -303,6 +307,11 @@ def _unary(function: Callable[[Graph, Pair], Pair]) -> Callable[[Grouping, Term]
     return lambda self, term: function(self.graph, self._pair(term.args[0]))
 
 
+def _extreme(self: Grouping, term: Term) -> Pair:
+    a, b = (pairs.re(self.graph, self._pair(arg)) for arg in term.args)
+    return Pair(pairs.extreme(self.graph, term.op, a, b), None)
+
+
 _RULES: dict[str, Callable[[Grouping, Term], Pair]] = {
     "literal": lambda self, term: self._literal(term.data),  # type: ignore[arg-type]
     "parameter": lambda self, term: Pair(
@@ -323,6 +332,18 @@ _RULES: dict[str, Callable[[Grouping, Term], Pair]] = {
     "exp": _unary(pairs.exp),
     "sin": _unary(pairs.sin),
     "cos": _unary(pairs.cos),
+    "tan": _unary(pairs.tan),
+    "asin": _unary(pairs.asin),
+    "atan": _unary(pairs.atan),
+    "sinh": _unary(pairs.sinh),
+    "cosh": _unary(pairs.cosh),
+    "tanh": _unary(pairs.tanh),
+    "abs": _unary(lambda g, a: Pair(pairs.modulus(g, a), None)),
+    "minimum": _extreme,
+    "maximum": _extreme,
+    "power": lambda self, term: powers.power(
+        self.graph, *(self._pair(arg) for arg in term.args), nonnegative=term.data is True
+    ),
     "sqrt": lambda self, term: pairs.sqrt(
         self.graph, self._pair(term.args[0]), nonnegative=term.data is True
     ),

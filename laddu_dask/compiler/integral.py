@@ -9,7 +9,7 @@ import numpy as np
 
 from laddu_dask.compiler import pairs
 from laddu_dask.compiler.assumptions import Assumptions, Guard, Property
-from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows, used_assumptions
+from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run_scalar
@@ -83,7 +83,8 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
     factors = [_part(g, pair, p) for pair, p in zip(lowered[:n], products, strict=True)]
     events = [_part(g, pair, p) for pair, p in zip(lowered[n:], products, strict=True)]
     statistics = list(dict.fromkeys(events))
-    checks, guards = used_assumptions(g, [*statistics, *factors], grouping.checks, grouping.guards)
+    checks = list(dict.fromkeys(grouping.checks))
+    guards = list(dict.fromkeys(grouping.guards))
 
     weight = g.emit("weight")
     rows = [g.mul(weight, value) for value in statistics]

@@ -38,6 +38,31 @@ def _exp(x: float) -> float:
         return math.inf
 
 
+def _sinh(x: float) -> float:
+    try:
+        return math.sinh(x)
+    except OverflowError:
+        return math.copysign(math.inf, x)
+
+
+def _cosh(x: float) -> float:
+    try:
+        return math.cosh(x)
+    except OverflowError:
+        return math.inf
+
+
+def _power(x: float, y: float) -> float:
+    """``|x|**y``."""
+    size = abs(x)
+    if size == 0 and y < 0:
+        return math.inf
+    try:
+        return math.pow(size, y)
+    except OverflowError:
+        return math.inf
+
+
 def _log(x: float) -> float:
     if x > 0:
         return math.log(x)
@@ -59,6 +84,13 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "log": _log,
     "sin": _circular(math.sin),
     "cos": _circular(math.cos),
+    "tan": _circular(math.tan),
+    "sinh": _sinh,
+    "cosh": _cosh,
+    "tanh": math.tanh,
+    "abs": abs,
+    "hypot": math.hypot,
+    "pow": _power,
     "atan2": math.atan2,
     "copysign": math.copysign,
     "select": lambda c, a, b: a if c else b,

@@ -21,7 +21,12 @@ MIXED = EVENT | PARAMETER
 # A weight is mixed, not event-only: nothing that contains it may become a cached column.
 _LEAF_KIND = {"column": EVENT, "parameter": PARAMETER, "weight": MIXED}
 
+#: Parts of analytic functions of x + iy; they become real operations when programs are cut.
+COMPLEX = frozenset(
+    f"{name}_{part}" for name in ("csqrt", "casin", "catanh", "ctanh") for part in ("re", "im")
+)
 #: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates.
+#: `pow` is ``|x|**y``.
 ARITY = {
     "const": 0,
     "column": 0,
@@ -37,9 +42,15 @@ ARITY = {
     "log": 1,
     "sin": 1,
     "cos": 1,
+    "tan": 1,
+    "sinh": 1,
+    "cosh": 1,
+    "tanh": 1,
+    "abs": 1,
     "atan2": 2,
-    "csqrt_re": 2,
-    "csqrt_im": 2,
+    "hypot": 2,
+    "pow": 2,
+    **dict.fromkeys(COMPLEX, 2),
     "copysign": 2,
     "select": 3,
     "lt": 2,
@@ -167,7 +178,7 @@ class Graph:
         return a if a == b else self.emit("select", condition, a, b)
 
     def call(self, function: str, *args: int) -> int:
-        """``sqrt exp log sin cos atan2 csqrt_re csqrt_im copysign``."""
+        """A function of `ARITY` by name; nothing is folded."""
         return self.emit(function, *args)
 
 

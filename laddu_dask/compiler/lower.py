@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from laddu_dask.compiler import pairs
+from laddu_dask.compiler import pairs, powers
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.pairs import Pair
 from laddu_dask.expr.node import PREDICATES, Node, walk
@@ -121,6 +121,17 @@ def _power(g: Graph, node: Node, operands: list[Elements]) -> Elements:
     return [pairs.power(g, operands[0][0], node.data)]
 
 
+def _general_power(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+    base = node.args[0]
+    nonnegative = base.is_real and base.is_nonnegative
+    return [powers.power(g, operands[0][0], operands[1][0], nonnegative=nonnegative)]
+
+
+def _extreme(g: Graph, node: Node, operands: list[Elements]) -> Elements:
+    a, b = (pairs.re(g, operand[0]) for operand in operands)
+    return [Pair(pairs.extreme(g, node.op, a, b), None)]
+
+
 def _element(g: Graph, node: Node, operands: list[Elements]) -> Elements:
     assert isinstance(node.data, int)
     return [operands[0][node.data]]
@@ -152,6 +163,16 @@ _RULES: dict[str, Rule] = {
     "exp": _each(pairs.exp),
     "sin": _each(pairs.sin),
     "cos": _each(pairs.cos),
+    "tan": _each(pairs.tan),
+    "asin": _each(pairs.asin),
+    "atan": _each(pairs.atan),
+    "sinh": _each(pairs.sinh),
+    "cosh": _each(pairs.cosh),
+    "tanh": _each(pairs.tanh),
+    "abs": _each(lambda g, a: Pair(pairs.modulus(g, a), None)),
+    "minimum": _extreme,
+    "maximum": _extreme,
+    "power": _general_power,
     "sqrt": _root(pairs.sqrt),
     "log": _root(pairs.log),
     "pow": _power,

@@ -9,7 +9,7 @@ from typing import Literal
 from laddu_dask.compiler import pairs
 from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard
-from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows, used_assumptions
+from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.cost import cost
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
@@ -117,7 +117,7 @@ def _assemble(
     parameters = {value: i for i, value in enumerate(frontier)}
     cached = boundary(graph, outputs, EVENT)
     inputs = {value: i for i, value in enumerate(cached)}
-    checks, guards = used_assumptions(graph, [*cached, *frontier], checks, guards)
+    checks, guards = list(dict.fromkeys(checks)), list(dict.fromkeys(guards))
     prepared = [*cached, *(check.value for check in checks)]
     columns = columns_below(graph, prepared)
     # Adjoints that other branches leave at zero keep doing so on the way to the parameters.

@@ -154,6 +154,12 @@ def _power(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
     return [a.pow(operands[0][0], node.data)]
 
 
+def _general_power(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
+    base = node.args[0]
+    nonnegative = base.is_real and base.is_nonnegative
+    return [a.power(operands[0][0], operands[1][0], nonnegative=nonnegative)]
+
+
 def _root(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
     return [a.sqrt(operands[0][0], nonnegative=node.is_real)]
 
@@ -184,6 +190,16 @@ _RULES: dict[str, Rule] = {
     "exp": _call,
     "sin": _call,
     "cos": _call,
+    "tan": _call,
+    "asin": _call,
+    "atan": _call,
+    "sinh": _call,
+    "cosh": _call,
+    "tanh": _call,
+    "abs": _each(lambda a, x: a.absolute(x)),
+    "minimum": _call,
+    "maximum": _call,
+    "power": _general_power,
     "sqrt": _root,
     "log": _logarithm,
     "pow": _power,

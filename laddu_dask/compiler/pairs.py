@@ -176,30 +176,83 @@ def sin(g: Graph, a: Pair) -> Pair:
     """Sine: ``sin x cosh y + i cos x sinh y``."""
     if a.im is None:
         return Pair(g.call("sin", re(g, a)), None)
-    x, (cosh, sinh) = re(g, a), _hyperbolic(g, a.im)
-    return Pair(g.mul(g.call("sin", x), cosh), g.mul(g.call("cos", x), sinh))
+    x, y = re(g, a), a.im
+    return Pair(
+        g.mul(g.call("sin", x), g.call("cosh", y)), g.mul(g.call("cos", x), g.call("sinh", y))
+    )
 
 
 def cos(g: Graph, a: Pair) -> Pair:
     """Cosine: ``cos x cosh y - i sin x sinh y``."""
     if a.im is None:
         return Pair(g.call("cos", re(g, a)), None)
-    x, (cosh, sinh) = re(g, a), _hyperbolic(g, a.im)
-    return Pair(g.mul(g.call("cos", x), cosh), g.neg(g.mul(g.call("sin", x), sinh)))
+    x, y = re(g, a), a.im
+    across = g.mul(g.call("sin", x), g.call("sinh", y))
+    return Pair(g.mul(g.call("cos", x), g.call("cosh", y)), g.neg(across))
 
 
-def _hyperbolic(g: Graph, y: int) -> tuple[int, int]:
-    """cosh and sinh; below one half sinh by its series, where the exponentials cancel."""
-    up, half = g.call("exp", y), g.const(0.5)
-    down = g.div(g.const(1.0), up)
-    cosh = g.mul(half, g.add(up, down))
-    square = g.mul(y, y)
-    series = g.const(1.0)
-    for n in (14, 12, 10, 8, 6, 4, 2):  # 1 + y^2/(2 3) (1 + y^2/(4 5) (...)): < 1e-16 for |y| < 1/2
-        series = g.add(g.const(1.0), g.mul(g.mul(square, g.const(1.0 / (n * (n + 1)))), series))
-    small = g.emit("lt", square, g.const(0.25))
-    sinh = g.select(small, g.mul(y, series), g.mul(half, g.sub(up, down)))
-    return cosh, sinh
+def sinh(g: Graph, a: Pair) -> Pair:
+    """Hyperbolic sine: ``sinh x cos y + i cosh x sin y``."""
+    if a.im is None:
+        return Pair(g.call("sinh", re(g, a)), None)
+    x, y = re(g, a), a.im
+    return Pair(
+        g.mul(g.call("sinh", x), g.call("cos", y)), g.mul(g.call("cosh", x), g.call("sin", y))
+    )
+
+
+def cosh(g: Graph, a: Pair) -> Pair:
+    """Hyperbolic cosine: ``cosh x cos y + i sinh x sin y``."""
+    if a.im is None:
+        return Pair(g.call("cosh", re(g, a)), None)
+    x, y = re(g, a), a.im
+    return Pair(
+        g.mul(g.call("cosh", x), g.call("cos", y)), g.mul(g.call("sinh", x), g.call("sin", y))
+    )
+
+
+def _analytic(g: Graph, function: str, x: int, y: int) -> Pair:
+    return Pair(g.call(f"{function}_re", x, y), g.call(f"{function}_im", x, y))
+
+
+def tanh(g: Graph, a: Pair) -> Pair:
+    """Hyperbolic tangent."""
+    if a.im is None:
+        return Pair(g.call("tanh", re(g, a)), None)
+    return _analytic(g, "ctanh", re(g, a), a.im)
+
+
+def tan(g: Graph, a: Pair) -> Pair:
+    """Tangent: ``-i tanh(i z)``."""
+    if a.im is None:
+        return Pair(g.call("tan", re(g, a)), None)
+    turned = _analytic(g, "ctanh", g.neg(a.im), re(g, a))
+    return Pair(turned.im, g.neg(re(g, turned)))
+
+
+def asin(g: Graph, a: Pair) -> Pair:
+    """Principal arc sine; complex also for a real value, beyond one from above the cut."""
+    return _analytic(g, "casin", re(g, a), im(g, a))
+
+
+def atan(g: Graph, a: Pair) -> Pair:
+    """Principal arc tangent: ``-i atanh(i z)``."""
+    turned = _analytic(g, "catanh", g.neg(im(g, a)), re(g, a))
+    return Pair(turned.im, g.neg(re(g, turned)))
+
+
+def modulus(g: Graph, a: Pair) -> int:
+    """``|a|`` without overflow."""
+    if a.re is None or a.im is None:
+        return g.call("abs", im(g, a) if a.re is None else a.re)
+    return g.call("hypot", a.re, a.im)
+
+
+def extreme(g: Graph, op: str, a: int, b: int) -> int:
+    """``minimum`` or ``maximum`` of two real values; the second of equal ones, and NaN wins."""
+    before = g.emit("lt", a, b) if op == "minimum" else g.emit("lt", b, a)
+    ordered = g.emit("eq", a, a)
+    return g.select(g.emit("or", before, g.emit("not", ordered)), a, b)
 
 
 def select(g: Graph, condition: int, a: Pair, b: Pair) -> Pair:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from laddu_dask.compiler.ir import ARITY, CONDITIONS, Graph, Instruction, live
+from laddu_dask.compiler.complex_functions import expand
+from laddu_dask.compiler.ir import ARITY, COMPLEX, CONDITIONS, Graph, Instruction, live
 from laddu_dask.errors import LadduError
 
 
@@ -61,7 +62,7 @@ class Program:
         """
         for index, (op, args, payload) in enumerate(self.instructions):
             arity = 0 if op == "input" else ARITY.get(op)
-            if arity is None or op in {"column", "weight", "csqrt_re", "csqrt_im"}:
+            if arity is None or op in COMPLEX | {"column", "weight"}:
                 raise LadduError(f"program instruction {index}: {op!r} is not a kernel operation")
             if len(args) != arity or any(not 0 <= arg < index for arg in args):
                 raise LadduError(f"program instruction {index}: {op} has operands {args}")
@@ -116,8 +117,8 @@ def cut(
         operands = tuple(done[arg] for arg in args)
         if op == "weight":
             done[index] = g.emit("input", payload=str(weight_row))
-        elif op in {"csqrt_re", "csqrt_im"}:
-            done[index] = _complex_root(g, *operands)[op == "csqrt_im"]
+        elif op in COMPLEX:
+            done[index] = expand(g, op, *operands)
         else:
             done[index] = g.emit(op, *operands, payload=payload)
     rows = [done[output] for output in outputs]
@@ -147,27 +148,3 @@ def _needed(graph: Graph, outputs: Sequence[int], available: Mapping[int, int]) 
         needed.add(index)
         stack.extend(arg for arg in graph.ops[index][1] if arg not in available)
     return sorted(needed)
-
-
-def _complex_root(g: Graph, x: int, y: int) -> tuple[int, int]:
-    """Principal root of ``x + iy`` without overflow; ``sqrt(-4 - 0i) = -2i``.
-
-    t = sqrt((|x| + |z|)/2); the root is (t, y/2t) right of the imaginary axis and
-    (|y|/2t, sign(y) t) left of it. |z| is scaled by the larger part.
-    """
-    zero, one, two = g.const(0.0), g.const(1.0), g.const(2.0)
-    left = g.emit("lt", x, zero)
-    ax = g.select(left, g.neg(x), x)
-    ay = g.select(g.emit("lt", y, zero), g.neg(y), y)
-    smaller = g.emit("lt", ax, ay)
-    large, small = g.select(smaller, ay, ax), g.select(smaller, ax, ay)
-    at_zero = g.emit("eq", large, zero)
-    ratio = g.div(small, g.select(at_zero, one, large))
-    modulus = g.mul(large, g.call("sqrt", g.add(one, g.mul(ratio, ratio))))
-    half = g.const(0.5)
-    t = g.call("sqrt", g.add(g.mul(half, ax), g.mul(half, modulus)))
-    # t vanishes for z = 0, and for the smallest subnormals.
-    across = g.div(ay, g.select(g.emit("eq", t, zero), one, g.mul(two, t)))
-    re = g.select(left, across, t)
-    im = g.emit("copysign", g.select(left, t, across), y)
-    return re, im

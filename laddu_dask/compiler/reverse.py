@@ -7,7 +7,10 @@ evaluation (`laddu_dask.compiler.invariants`).
 
 from __future__ import annotations
 
-from laddu_dask.compiler.ir import PARAMETER, Graph
+from collections.abc import Callable
+
+from laddu_dask.compiler.complex_functions import jacobian
+from laddu_dask.compiler.ir import COMPLEX, PARAMETER, Graph
 
 
 def adjoints(g: Graph, root: int, seed: int, guarded: set[int]) -> dict[int, int]:
@@ -100,38 +103,68 @@ def partials(g: Graph, index: int) -> list[tuple[int, Factor]]:
     if op == "div":
         inverse = g.div(g.const(1.0), args[1])
         return [(args[0], inverse), (args[1], g.neg(g.mul(index, inverse)))]
-    if op in {"sqrt", "exp", "log", "sin", "cos"}:
-        return [(args[0], _slope(g, op, args[0], index))]
+    if op in _SLOPES:
+        return [(args[0], _SLOPES[op](g, args[0], index))]
     if op == "atan2":
         y, x = args
         inverse = g.div(g.const(1.0), g.add(g.mul(x, x), g.mul(y, y)))
         return [(y, g.mul(x, inverse)), (x, g.neg(g.mul(y, inverse)))]
-    if op in {"csqrt_re", "csqrt_im"}:
-        return _complex_root(g, op, args)
+    if op in COMPLEX:
+        return list(zip(args, jacobian(g, op, *args), strict=True))
+    if op == "hypot":
+        return _hypot(g, args[0], args[1], index)
+    if op == "pow":
+        return _power(g, args[0], args[1], index)
     if op == "select":
         return [(args[1], _Chosen(args[0], True)), (args[2], _Chosen(args[0], False))]
     return []
 
 
-def _slope(g: Graph, op: str, x: int, value: int) -> int:
-    if op == "sqrt":
-        # Zero at the root of zero: the closed side of a threshold contributes nothing, not 0 * inf.
-        zero = g.const(0.0)
-        return g.select(g.emit("eq", value, zero), zero, g.div(g.const(0.5), value))
-    if op == "exp":
-        return value
-    if op == "log":
-        return g.div(g.const(1.0), x)
-    if op == "sin":
-        return g.call("cos", x)
-    return g.neg(g.call("sin", x))
+def _root(g: Graph, x: int, value: int) -> int:
+    # Zero at the root of zero: the closed side of a threshold contributes nothing, not 0 * inf.
+    zero = g.const(0.0)
+    return g.select(g.emit("eq", value, zero), zero, g.div(g.const(0.5), value))
 
 
-def _complex_root(g: Graph, op: str, args: tuple[int, ...]) -> list[tuple[int, Factor]]:
-    """d sqrt(z) = dz / (2 sqrt(z)), as a real 2x2 Jacobian."""
-    u, v = g.call("csqrt_re", *args), g.call("csqrt_im", *args)
-    scale = g.div(g.const(0.5), g.add(g.mul(u, u), g.mul(v, v)))
-    along, across = g.mul(u, scale), g.mul(v, scale)
-    if op == "csqrt_re":
-        return [(args[0], along), (args[1], across)]
-    return [(args[0], g.neg(across)), (args[1], along)]
+def _tanh(g: Graph, x: int, value: int) -> int:
+    # Not 1 - tanh**2, which cancels.
+    inverse = g.div(g.const(1.0), g.call("cosh", x))
+    return g.mul(inverse, inverse)
+
+
+def _absolute(g: Graph, x: int, value: int) -> int:
+    zero = g.const(0.0)
+    return g.select(g.emit("eq", x, zero), zero, g.call("copysign", g.const(1.0), x))
+
+
+def _hypot(g: Graph, x: int, y: int, value: int) -> list[tuple[int, Factor]]:
+    """Direction of (x, y); zero at the origin, like the slope of an absolute value."""
+    zero = g.const(0.0)
+    origin = g.emit("eq", value, zero)
+    return [(part, g.select(origin, zero, g.div(part, value))) for part in (x, y)]
+
+
+def _power(g: Graph, x: int, y: int, value: int) -> list[tuple[int, Factor]]:
+    """Of ``|x|**y``. At x = 0 both are zero where they do not exist: as at the root of zero."""
+    zero, one = g.const(0.0), g.const(1.0)
+    origin = g.emit("eq", x, zero)
+    flat = g.emit("and", origin, g.emit("lt", y, one))
+    slope = g.mul(y, g.call("pow", x, g.sub(y, one)))
+    slope = g.mul(slope, g.call("copysign", one, x))
+    growth = g.mul(value, g.call("log", g.select(origin, one, g.call("abs", x))))
+    return [(x, g.select(flat, zero, slope)), (y, growth)]
+
+
+#: Derivative from the argument and the value.
+_SLOPES: dict[str, Callable[[Graph, int, int], int]] = {
+    "sqrt": _root,
+    "exp": lambda g, x, value: value,
+    "log": lambda g, x, value: g.div(g.const(1.0), x),
+    "sin": lambda g, x, value: g.call("cos", x),
+    "cos": lambda g, x, value: g.neg(g.call("sin", x)),
+    "tan": lambda g, x, value: g.add(g.const(1.0), g.mul(value, value)),
+    "sinh": lambda g, x, value: g.call("cosh", x),
+    "cosh": lambda g, x, value: g.call("sinh", x),
+    "tanh": _tanh,
+    "abs": _absolute,
+}

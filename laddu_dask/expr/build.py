@@ -141,15 +141,44 @@ def power(a: Node, exponent: int) -> Node:
     )
 
 
+def general_power(a: Node, exponent: Node) -> Node:
+    """``a**exponent`` on the principal branch; an integer-valued literal makes an integer power.
+
+    Real for a base that is provably not negative and a real exponent.
+    """
+    _scalars("power", a, exponent)
+    value = exponent.data
+    if exponent.op == "const" and isinstance(value, float) and value.is_integer():
+        return power(a, int(value))
+    real = a.is_real and a.is_nonnegative and exponent.is_real
+    return make("power", (a, exponent), is_real=real, is_nonnegative=real)
+
+
+def extreme(op: str, a: Node, b: Node) -> Node:
+    """``minimum`` or ``maximum`` of two real scalars."""
+    _scalars(op, a, b)
+    if not (a.is_real and b.is_real):
+        raise fail(op, "complex numbers have no order; take .real() or abs()", a, b)
+    either = op == "maximum" and (a.is_nonnegative or b.is_nonnegative)
+    both = a.is_nonnegative and b.is_nonnegative
+    return make(op, (a, b), is_real=True, is_nonnegative=either or both)
+
+
 def unary(op: str, a: Node) -> Node:
-    """``sqrt exp log sin cos`` of a scalar; ``norm_sqr`` too."""
+    """A function of one scalar by name.
+
+    ``sqrt exp log sin cos tan sinh cosh tanh`` and the principal complex ``asin atan`` keep the
+    kind where the result does; ``norm_sqr`` and ``abs`` are real.
+    """
     _scalars(op, a)
     if op in {"sqrt", "log"}:
         real = a.is_real and a.is_nonnegative
         return make(op, (a,), is_real=real, is_nonnegative=real and op == "sqrt")
-    if op == "norm_sqr":
+    if op in {"norm_sqr", "abs"}:
         return make(op, (a,), is_real=True, is_nonnegative=True)
-    return make(op, (a,), is_real=a.is_real, is_nonnegative=a.is_real and op == "exp")
+    if op in {"asin", "atan"}:  # those of real values are angles, by atan2
+        return make(op, (a,))
+    return make(op, (a,), is_real=a.is_real, is_nonnegative=a.is_real and op in {"exp", "cosh"})
 
 
 def part(op: str, a: Node) -> Node:
@@ -295,6 +324,8 @@ def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
         return part(op, args[0])
     if op in {"complex", "atan2"}:
         return binary_real(op, *args)
+    if op in {"minimum", "maximum"}:
+        return extreme(op, *args)
     if op in {"and", "or", "not"}:
         return logical(op, *args)
     if op in PREDICATES:
@@ -307,6 +338,7 @@ _BY_NAME: dict[str, Callable[..., Node]] = {
     "sub": sub,
     "mul": mul,
     "div": div,
+    "power": general_power,
     "neg": neg,
     "dot": matmul,
     "matvec": matmul,

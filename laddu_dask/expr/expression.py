@@ -50,6 +50,15 @@ def _operand(value: Any) -> Node | None:
         return None
 
 
+#: Comparisons of the lower and of the upper end.
+_CLOSED = {
+    "both": ("le", "le"),
+    "neither": ("lt", "lt"),
+    "left": ("le", "lt"),
+    "right": ("lt", "le"),
+}
+
+
 class Predicate:
     """A condition on events or parameters; combine with ``&``, ``|`` and ``~``."""
 
@@ -74,6 +83,31 @@ class Predicate:
 
     def __invert__(self) -> Predicate:
         return Predicate(build.logical("not", self.node))
+
+    @staticmethod
+    def between(value: Any, *, low: Any, high: Any, closed: str = "both") -> Predicate:
+        """Whether a real value lies between two others, numbers or expressions; NaN does not.
+
+        Parameters
+        ----------
+        value, low, high
+            Real scalars.
+        closed
+            Which ends belong to the interval: ``"both"``, ``"neither"``, ``"left"``, ``"right"``.
+        """
+        if closed not in _CLOSED:
+            raise ExpressionError(
+                f"between: closed must be one of {', '.join(_CLOSED)}, got {closed!r}",
+                operation="between",
+                shapes=[],
+            )
+        above, below = _CLOSED[closed]
+        node, least, most = as_node(value), as_node(low), as_node(high)
+        return Predicate(
+            build.logical(
+                "and", build.compare(above, least, node), build.compare(below, node, most)
+            )
+        )
 
     def __bool__(self) -> bool:
         raise ExpressionError(
@@ -186,14 +220,24 @@ class Expr:
         return NotImplemented if node is None else Expr.of(build.div(node, self.node))
 
     def __pow__(self, exponent: Any) -> Expr:
-        if isinstance(exponent, (bool, np.bool_)) or not isinstance(exponent, numbers.Integral):
+        if isinstance(exponent, (bool, np.bool_)):
             raise ExpressionError(
-                f"power: the exponent must be an integer, got {exponent!r}; "
-                "use .sqrt() for square roots and (p * x.log()).exp() for real powers",
+                f"power: the exponent must be a number, got {exponent!r}",
                 operation="power",
                 shapes=[self.shape],
             )
-        return Expr.of(build.power(self.node, int(exponent)))
+        if isinstance(exponent, numbers.Integral):
+            return Expr.of(build.power(self.node, int(exponent)))
+        node = _operand(exponent)
+        return NotImplemented if node is None else Expr.of(build.general_power(self.node, node))
+
+    def __rpow__(self, base: Any) -> Expr:
+        node = _operand(base)
+        return NotImplemented if node is None else Expr.of(build.general_power(node, self.node))
+
+    def __abs__(self) -> Expr:
+        """Modulus, real, without overflow; its derivative at zero is zero."""
+        return Expr.of(build.unary("abs", self.node))
 
     def __neg__(self) -> Expr:
         return Expr.of(build.neg(self.node))
@@ -234,6 +278,39 @@ class Expr:
     def cos(self) -> Expr:
         """Cosine."""
         return Expr.of(build.unary("cos", self.node))
+
+    def tan(self) -> Expr:
+        """Tangent."""
+        return Expr.of(build.unary("tan", self.node))
+
+    def sinh(self) -> Expr:
+        """Hyperbolic sine."""
+        return Expr.of(build.unary("sinh", self.node))
+
+    def cosh(self) -> Expr:
+        """Hyperbolic cosine."""
+        return Expr.of(build.unary("cosh", self.node))
+
+    def tanh(self) -> Expr:
+        """Hyperbolic tangent."""
+        return Expr.of(build.unary("tanh", self.node))
+
+    def atan(self) -> Expr:
+        """Principal arc tangent; in [-pi/2, pi/2] for a real expression."""
+        if self.is_real:
+            return Expr.of(build.binary_real("atan2", self.node, build.constant(1.0)))
+        return Expr.of(build.unary("atan", self.node))
+
+    def asin(self) -> Expr:
+        """Arc sine; of a real expression in [-pi/2, pi/2], beyond +-1 it clamps, NaN stays NaN.
+
+        Built as ``atan2(x, Re sqrt((1 - x) (1 + x)))``, for the reason of `acos`. Of a complex
+        expression it is the principal value; ``ld.complex(x, 0).asin()`` is complex beyond +-1.
+        """
+        if not self.is_real:
+            return Expr.of(build.unary("asin", self.node))
+        height = ((1 - self) * (1 + self)).sqrt().real()
+        return Expr.of(build.binary_real("atan2", self.node, height.node))
 
     def acos(self) -> Expr:
         """Arc cosine of the real part, in [0, pi]; beyond +-1 it clamps, NaN stays NaN.

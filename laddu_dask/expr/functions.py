@@ -159,6 +159,19 @@ def where(condition: Predicate, a: Any, b: Any) -> Expr:
     return Expr.of(build.where(condition.node, as_node(a), as_node(b)))
 
 
+def minimum(a: Any, b: Any) -> Expr:
+    """The smaller of two real scalars; NaN if either is.
+
+    The derivative is that of the chosen one, of `b` where both are equal.
+    """
+    return Expr.of(build.extreme("minimum", as_node(a), as_node(b)))
+
+
+def maximum(a: Any, b: Any) -> Expr:
+    """The larger of two real scalars; otherwise like `minimum`."""
+    return Expr.of(build.extreme("maximum", as_node(a), as_node(b)))
+
+
 def tags(expr: Expr) -> tuple[str, ...]:
     """Every tag in the graph, sorted."""
     return tags_of(expr.node)

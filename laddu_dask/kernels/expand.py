@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from laddu_dask.compiler.program import Program
-from laddu_dask.kernels import elementary
+from laddu_dask.kernels import elementary, powers
+from laddu_dask.kernels.hyperbolic import Hyperbola
 from laddu_dask.kernels.oplist import OpList, Value
 
 _ARITHMETIC = {"add": "add", "sub": "sub", "mul": "mul", "div": "div"}
+#: Functions whose costly part serves several of them at one argument.
+_SHARED: dict[str, type[elementary.Circle | Hyperbola]] = {
+    "sin": elementary.Circle,
+    "cos": elementary.Circle,
+    "tan": elementary.Circle,
+    "sinh": Hyperbola,
+    "cosh": Hyperbola,
+    "tanh": Hyperbola,
+}
 _LOGICAL = {"and": "band", "or": "bor"}
 
 
@@ -16,7 +26,7 @@ def expand(program: Program) -> tuple[OpList, list[Value]]:
     """Operation list of a program and the value of each output row."""
     g = OpList()
     values: list[Value] = []
-    circles: dict[int, tuple[Value, Value]] = {}
+    shared: dict[tuple[type, int], elementary.Circle | Hyperbola] = {}
     for op, args, payload in program.instructions:
         a = [values[arg] for arg in args]
         if op == "input":
@@ -34,10 +44,12 @@ def expand(program: Program) -> tuple[OpList, list[Value]]:
             value = g.emit(_LOGICAL[op], "b", *a)
         elif op == "not":
             value = g.emit("bnot", "b", *a)
-        elif op in {"sin", "cos"}:
-            if args[0] not in circles:
-                circles[args[0]] = elementary.sincos(g, a[0])
-            value = circles[args[0]][op == "cos"]
+        elif op in _SHARED:
+            family = _SHARED[op]
+            key = family, args[0]
+            if key not in shared:
+                shared[key] = family(g, a[0])
+            value = getattr(shared[key], op)()
         else:
             value = _FUNCTIONS[op](g, *a)
         values.append(value)
@@ -50,6 +62,9 @@ def _copysign(g: OpList, size: Value, sign: Value) -> Value:
 
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "neg": lambda g, x: -x,
+    "abs": lambda g, x: g.absolute(x),
+    "hypot": powers.hypot,
+    "pow": powers.power,
     "sqrt": lambda g, x: g.sqrt(x),
     "exp": elementary.exp,
     "log": elementary.log,

@@ -14,7 +14,9 @@ from laddu_dask.expr import Expr
 from laddu_dask.kernels import get_backend, padded
 
 Array = NDArray[Any]
-ELEMENTARY = frozenset({"exp", "log", "sin", "cos", "atan2"})
+ELEMENTARY = frozenset(
+    {"exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan2", "hypot", "pow"}
+)
 
 
 def run_program(program: Program, inputs: Array, parameters: Array, backend: str) -> Array:

@@ -22,12 +22,21 @@ DEPTH = 5
 NEAR = 1e-12
 
 _LITERALS = [0.5, -0.75, 1.0, -1.0, 2.0, 3, 0.1, 1j, 0.5 - 0.25j, -2 + 1j]
+_EXPONENTS = [0.25, -0.5, 1.5, 2.75, 0.5 + 0.25j, -0.1j]
+_BASES = [2.0, 0.3, -1.5, 1 + 2j]
 _UNARY = [
     Expr.sqrt,
     Expr.log,
     Expr.exp,
     Expr.sin,
     Expr.cos,
+    Expr.tan,
+    Expr.asin,
+    Expr.atan,
+    Expr.sinh,
+    Expr.cosh,
+    Expr.tanh,
+    abs,
     Expr.conj,
     Expr.real,
     Expr.imag,
@@ -43,7 +52,7 @@ def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
     """A scalar expression with every operation of the language, at most `depth` levels deep."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         return draw(_leaves())
-    kind = draw(st.sampled_from("uuuubbbbbbbpwcaAvmt"))
+    kind = draw(st.sampled_from("uuuuubbbbbbbpPPewcaAvmt"))
     below = scalars(depth - 1)
     if kind == "u":
         return draw(st.sampled_from(_UNARY))(draw(below))
@@ -52,6 +61,15 @@ def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
         return {"+": a + b, "-": a - b, "*": a * b, "/": a / b}[operation]
     if kind == "p":
         return draw(below) ** draw(st.integers(-3, 4))
+    if kind == "P":
+        base = draw(below)
+        form = draw(st.sampled_from("len"))
+        if form == "l":
+            return draw(st.sampled_from(_BASES)) ** base
+        return base ** (draw(st.sampled_from(_EXPONENTS)) if form == "n" else draw(_leaves()))
+    if kind == "e":
+        extreme = draw(st.sampled_from([ld.minimum, ld.maximum]))
+        return extreme(draw(below).real(), draw(scalars(min(depth - 1, 2))).real())
     if kind == "w":
         return ld.where(draw(conditions(depth - 1)), draw(below), draw(below))
     if kind == "c":
@@ -87,13 +105,16 @@ def _leaves() -> st.SearchStrategy[Expr]:
 @st.composite
 def conditions(draw: st.DrawFn, depth: int) -> ld.Predicate:
     """Comparisons of real scalars and their combinations."""
-    kind = draw(st.sampled_from("<<>=!&|~" if depth > 1 else "<<>"))
+    kind = draw(st.sampled_from("<<>=!B&|~" if depth > 1 else "<<>B"))
     if kind == "~":
         return ~draw(conditions(depth - 1))
     if kind in "&|":
         a, b = draw(conditions(depth - 1)), draw(conditions(depth - 1))
         return a & b if kind == "&" else a | b
     left, right = draw(scalars(min(depth, 2))).real(), draw(_leaves()).real()
+    if kind == "B":
+        closed = draw(st.sampled_from(["both", "neither", "left", "right"]))
+        return ld.Predicate.between(left, low=right, high=draw(_leaves()).real(), closed=closed)
     return {"<": left < right, ">": left >= right, "=": left == right, "!": left != right}[kind]
 
 
@@ -211,7 +232,7 @@ def _regular(expr: Expr, inputs: dict[str, Array]) -> Array:
         return evaluate(Expr.of(node), inputs)
 
     for node in walk(expr.node):
-        if node.op in {"lt", "le", "eq", "ne"}:
+        if node.op in {"lt", "le", "eq", "ne", "minimum", "maximum"}:
             a, b = (value(arg).real for arg in node.args)
             regular &= _broadcast(~(np.abs(a - b) <= NEAR * (np.abs(a) + np.abs(b))))
         if node.op in PREDICATES:
@@ -222,11 +243,19 @@ def _regular(expr: Expr, inputs: dict[str, Array]) -> Array:
         if node.op in {"sqrt", "log"} and not node.args[0].is_real:
             singular = [value(node.args[0])]
             regular &= _broadcast(~_on_cut(singular[0]))
+        elif node.op == "power":
+            singular = [value(node.args[0])]
+            if not node.args[0].is_real:
+                regular &= _broadcast(~_on_cut(singular[0]))
+        elif node.op in {"asin", "atan"}:
+            z = value(node.args[0]) * (1j if node.op == "atan" else 1)
+            singular = [1 - z, 1 + z]
+            regular &= _broadcast(~(_on_cut(1 - z) | _on_cut(1 + z)))
         elif node.op == "atan2":
             y, x = (value(arg).real for arg in node.args)
             singular = [x + 1j * y]
             regular &= _broadcast(~_on_cut(singular[0]))
-        elif node.op in {"sqrt", "log"}:
+        elif node.op in {"sqrt", "log", "abs"}:
             singular = [value(node.args[0])]
         elif node.op == "div":
             singular = [value(node.args[1])]

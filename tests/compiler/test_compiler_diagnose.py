@@ -30,6 +30,14 @@ X, Y = ld.scalar("x"), ld.scalar("y")
         (ld.where(X >= 0, A / Y, 1 / X), {"x": 1.0, "y": 0.0}, math.inf, "a / y"),
         (ld.vector([X, Y]) @ ld.vector([1, 1 / X]), {"x": 0.0, "y": 1.0}, math.inf, "1.0 / x"),
         ((X - 1) * 1j, {"x": 2.0}, 1j, None),
+        ((X - A) ** 0.5, {"x": -1.0}, 2j, None),
+        (2 + abs(X) ** -0.5, {"x": 0.0}, math.inf, "abs(x)**(-0.5)"),
+        (A - (X * 800).sinh(), {"x": 1.0}, -math.inf, "sinh(x * 800.0)"),
+        (ld.complex(X, 1).atan(), {"x": 0.0}, complex(0, math.inf), "atan(complex(x, 1.0))"),
+        (ld.maximum(X.log().real(), 1), {"x": 0.0}, 1, None),
+        # The NaN of one operand, not the infinity of the other.
+        (ld.minimum(1 / X, Y / Y), {"x": 0.0, "y": 0.0}, math.nan, "y / y"),
+        (ld.minimum(1 / X, 2 / X), {"x": 0.0}, math.inf, "1.0 / x"),
     ],
 )
 def test_first_part_that_is_not_finite(

@@ -250,7 +250,7 @@ def changed(index: int, op: str, args: tuple[int, ...], payload: object = None) 
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (changed(4, "tan", (0,)), "instruction 4: 'tan' is not a kernel operation"),
+        (changed(4, "sinc", (0,)), "instruction 4: 'sinc' is not a kernel operation"),
         (changed(0, "column", (), "x"), "instruction 0: 'column' is not"),
         (changed(0, "weight", ()), "'weight' is not"),
         (changed(4, "csqrt_re", (0, 1)), "'csqrt_re' is not"),

@@ -11,6 +11,7 @@ from compiled_runs import run_program
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from oracle import evaluate
 from random_expressions import EVENTS, Truth, columns, point, scalars
 
 import laddu_dask as ld
@@ -116,6 +117,43 @@ def test_grouped_and_written_form_agree(transform: Transform) -> None:
 
     run()
     assert compared[0] > 0.3 * compared[1]
+
+
+XC, P = ld.scalar("x"), ld.parameter("p")
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        (P * XC.sqrt()).norm_sqr(),
+        abs(P * XC.sqrt()) ** 2,
+        P * XC.sqrt().imag() + 1,
+        P + XC.log().imag(),
+        (P * XC.sqrt().conj() * XC.sqrt()).real(),
+        1j * P * XC.sqrt(),
+        (P * (XC**0.25).conj() * XC**0.25).real(),
+        P * (XC ** (0.5 + 1j)).conj(),
+        P * (1 + XC.sqrt().exp()).norm_sqr(),
+        ld.where(XC.sqrt().imag() > 0.5, P, 2 * P),
+        (XC.sqrt() + 2).sqrt().norm_sqr() * P,
+    ],
+)
+@pytest.mark.parametrize("x", [[-4.0, 9.0, -1.0], [-4.0, -1.0, -9.0], [4.0, 1.0, 9.0]])
+def test_signs_matter_where_the_root_has_gone(expr: Expr, x: list[float]) -> None:
+    """DC-12: |sqrt(x)|**2 is x for x >= 0 only: the assumption is checked though none is left."""
+    events = {"x": np.array(x)}
+    found = grouped_rows(expr, "linear", events, {"p": 1.5}, np.ones(3))
+    assert found is not None
+    exact = evaluate(expr, events, {"p": 1.5}).real
+    np.testing.assert_allclose(np.broadcast_to(found[0], 3), exact, rtol=1e-13, atol=1e-15)
+
+
+def test_no_sign_is_asked_for_where_it_does_not_matter() -> None:
+    """sqrt(x)**2 is x on both sides of zero: a closed channel costs no second preparation."""
+    model = compile_model(P * XC.sqrt() ** 2, "linear", Assumptions())
+    assert not model.programs.checks
+    model = compile_model(P * XC.sqrt(), "linear", Assumptions())
+    assert [check.property for check in model.programs.checks] == ["nonnegative"]
 
 
 @pytest.mark.parametrize(

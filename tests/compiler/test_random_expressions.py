@@ -115,7 +115,7 @@ def test_compiled_kernel_equals_the_interpreter(expr: Expr, seed: int) -> tuple[
     noisy = with_noisy_functions(program)
     with np.errstate(all="ignore"):
         size, spread = np.abs(reference), np.zeros(reference.shape)
-        for _ in range(4):
+        for _ in range(8):
             noise = 1 + rng.choice([-1.0, 1.0], size=(functions, EVENTS)) * 2.0**-52
             rows = run_program(noisy, np.concatenate([inputs, noise]), frontier, "interpreter")
             spread = np.maximum(spread, np.where(rows == reference, 0, np.abs(rows - reference)))

@@ -115,9 +115,75 @@ def test_integer_powers(exponent: Any) -> None:
     np.testing.assert_allclose(evaluate(X**exponent, COLUMNS), expected, rtol=1e-15)
 
 
-@pytest.mark.parametrize("exponent", [0.5, 2.0, 1j, X, True, "2", np.float64(2)])
-def test_other_powers_are_refused(exponent: Any) -> None:
-    with pytest.raises(ld.ExpressionError, match=r"exponent must be an integer.*sqrt\(\)"):
+@pytest.mark.parametrize("exponent", [2.0, np.float64(2), ld.as_expr(2), 2 + 0j, np.longdouble(2)])
+def test_integer_valued_literals_make_integer_powers(exponent: Any) -> None:
+    assert (X**exponent).node is (X**2).node
+
+
+@pytest.mark.parametrize("exponent", [0.25, -0.5, 1.5 - 0.5j, np.float64(0.3), X, ld.as_expr(1j)])
+def test_general_powers(exponent: Any) -> None:
+    """A base that may be negative gives the principal complex value, another one stays real."""
+    power = X**exponent
+    assert not power.is_real
+    number = evaluate(exponent, COLUMNS) if isinstance(exponent, ld.Expr) else exponent
+    expected = COLUMNS["x"].astype(complex) ** number
+    np.testing.assert_allclose(evaluate(power, COLUMNS), expected, rtol=4e-15)
+    number = np.asarray(number)
+    assert ((X * X) ** exponent).is_real == bool((number.imag == 0).all())
+    np.testing.assert_allclose(
+        evaluate(2.0 ** (X * exponent), COLUMNS), 2.0 ** (COLUMNS["x"] * number), rtol=4e-15
+    )
+    assert (2.0**X).is_real
+    assert (2**X).node is (ld.as_expr(2.0) ** X).node
+    assert not ((-2.0) ** X).is_real
+
+
+def test_kinds_of_functions() -> None:
+    """EX-06: real where mathematics says so for every real argument."""
+    z = ld.complex(X, P)
+    for name in ("tan", "asin", "atan", "sinh", "cosh", "tanh"):
+        assert getattr(X, name)().is_real, name
+        assert not getattr(z, name)().is_real, name
+    assert abs(z).is_real
+    for nonnegative in (abs(z), abs(X), X.cosh(), ld.maximum(X, 0), ld.minimum(abs(X), 2.5)):
+        assert nonnegative.sqrt().is_real
+        assert (nonnegative**0.3).sqrt().is_real
+    for other in (X.sinh(), ld.maximum(X, P), ld.minimum(X, 0), ld.maximum(X, -0.0)):
+        assert not other.sqrt().is_real
+    tagged = (X * X).tagged("a") ** 0.5 + abs(z.tagged("b"))
+    assert ld.expr.project(tagged, "a").is_real
+
+
+@pytest.mark.parametrize(
+    ("closed", "expected"),
+    [
+        ("both", [False, True, True, True, False, False]),
+        ("neither", [False, False, True, False, False, False]),
+        ("left", [False, True, True, False, False, False]),
+        ("right", [False, False, True, True, False, False]),
+    ],
+)
+def test_intervals(closed: str, expected: list[bool]) -> None:
+    x = {"x": np.array([-1.5, -1.0, 0.0, 2.0, 2.5, math.nan])}
+    for low, high in ((-1, 2.0), (ld.as_expr(-1), 2 * ld.as_expr(1))):
+        inside = ld.Predicate.between(X, low=low, high=high, closed=closed)
+        np.testing.assert_array_equal(evaluate(inside, x), expected)
+
+
+def test_interval_errors() -> None:
+    with pytest.raises(ld.ExpressionError, match=r"between: closed must be one of both.*'open'"):
+        ld.Predicate.between(X, low=0, high=1, closed="open")
+    with pytest.raises(ld.ExpressionError, match=r"complex numbers have no order"):
+        ld.Predicate.between(X * 1j, low=0, high=1)
+    with pytest.raises(ld.ExpressionError, match="needs scalars"):
+        ld.Predicate.between(X, low=V, high=1)
+    with pytest.raises(TypeError, match="cannot use str"):
+        ld.Predicate.between("x", low=0, high=1)
+
+
+@pytest.mark.parametrize("exponent", [True, np.bool_(True)])
+def test_powers_with_truth_values_are_refused(exponent: Any) -> None:
+    with pytest.raises(ld.ExpressionError, match=r"exponent must be a number, got .*True"):
         X**exponent
 
 
@@ -127,8 +193,12 @@ def test_power_limits() -> None:
     for exponent in (2**31, -(2**31) - 1):
         with pytest.raises(ld.ExpressionError, match="32 bits"):
             X**exponent
+        with pytest.raises(ld.ExpressionError, match="32 bits"):
+            X ** float(exponent)
     with pytest.raises(TypeError):
-        2**X
+        X ** "2"
+    with pytest.raises(TypeError):
+        "2" ** X
     with pytest.raises(TypeError):
         pow(X, 2, 3)  # type: ignore[misc]
 
@@ -142,6 +212,12 @@ def test_power_limits() -> None:
         (lambda: M * M, "multiply", [(2, 3), (2, 3)]),
         (lambda: X / V, "divide", [(), (3,)]),
         (lambda: V**2, "power", [(3,)]),
+        (lambda: V**0.5, "power", [(3,), ()]),
+        (lambda: X**V, "power", [(), (3,)]),
+        (lambda: abs(V), "abs", [(3,)]),
+        (lambda: V.tan(), "tan", [(3,)]),
+        (lambda: ld.minimum(X, V), "minimum", [(), (3,)]),
+        (lambda: ld.maximum(X * 1j, 2), "maximum", [(), ()]),
         (lambda: M.sqrt(), "sqrt", [(2, 3)]),
         (lambda: V.norm_sqr(), "norm_sqr", [(3,)]),
         (lambda: V.exp(), "exp", [(3,)]),

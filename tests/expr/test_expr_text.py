@@ -31,6 +31,10 @@ A = ld.parameter("a")
         ((X + Y).named("sum") * A, "sum * a"),
         ((ld.vector([X, Y]) + 1)[0], "(vector(x, y) + 1.0)[0]"),
         (X * 1j, "x * 1j"),
+        ((X + Y) ** 0.25, "(x + y)**0.25"),
+        ((X**A) ** (A + 1), "(x**a)**(a + 1.0)"),
+        ((-2.0) ** X, "(-2.0)**x"),
+        (ld.minimum(abs(X), Y.tanh()), "minimum(abs(x), tanh(y))"),
     ],
 )
 def test_equation(expr: ld.Expr, text: str) -> None:

@@ -1,4 +1,4 @@
-"""exp, log, sin, cos and atan2 of the compiled kernels against extended precision.
+"""Elementary functions of the compiled kernels against extended precision.
 
 Errors are in units in the last place of the double result. The reference is the long double of the
 platform; where that is no better than a double, its own last bit is granted. Arguments near
@@ -21,16 +21,16 @@ from laddu_dask.kernels import get_backend, padded
 
 Array = NDArray[Any]
 
-FUNCTIONS = ("exp", "log", "sin", "cos", "atan2")
+FUNCTIONS = ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "atan2")
 #: Bounds in units in the last place. atan2 has the larger one near the ends of the exponent range.
-ORDINARY = {"exp": 0.8, "log": 0.8, "sin": 0.8, "cos": 0.8, "atan2": 0.71}
+ORDINARY = dict.fromkeys(FUNCTIONS, 0.8) | {"tan": 1.0, "atan2": 0.71, "hypot": 1.0, "pow": 0.8}
 EVERYWHERE = ORDINARY | {"atan2": 1.5}
 REFERENCE_ERROR = float(np.finfo(np.longdouble).eps / np.finfo(np.float64).eps)
 N = 1 << 16
 
 
 def program(function: str) -> Program:
-    arity = 2 if function == "atan2" else 1
+    arity = 2 if function in {"atan2", "hypot", "pow"} else 1
     inputs = tuple(("input", (), str(i)) for i in range(arity))
     instructions = (*inputs, (function, tuple(range(arity)), None))
     return Program(instructions, arity, 0, (arity,))  # type: ignore[arg-type]
@@ -46,8 +46,10 @@ def run(function: str, *arguments: Array, backend: str = "cpu") -> Array:
 
 
 def reference(function: str, *arguments: Array) -> Array:
-    name = {"atan2": "arctan2"}.get(function, function)
+    name = {"atan2": "arctan2", "pow": "power"}.get(function, function)
     with np.errstate(all="ignore"):
+        if function == "pow":  # of the modulus
+            arguments = np.abs(arguments[0]), arguments[1]
         return np.asarray(getattr(np, name)(*(a.astype(np.longdouble) for a in arguments)))
 
 
@@ -100,6 +102,8 @@ def raw_bits(n: int) -> Array:
         ("cos", 9e4, 1.2e5),
         ("sin", -1e12, 1e12),
         ("cos", -1e12, 1e12),
+        *(("tan", -limit, limit) for limit in (1, 4, 1e5, 1.2e5, 1e12)),
+        *((name, -limit, limit) for name in ("sinh", "cosh", "tanh") for limit in (0.5, 3, 711)),
     ],
 )
 def test_ordinary_domain(function: str, low: float, high: float) -> None:
@@ -133,12 +137,51 @@ def test_any_bits_of_angles() -> None:
     check("atan2", EVERYWHERE["atan2"], bits[:N], near)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-160, 1e160, 1e-300, 1e300, 1e-310])
+def test_modulus_of_a_pair(scale: float) -> None:
+    """No square leaves the range."""
+    x, y = generator().normal(size=(2, N)) * scale
+    check("hypot", ORDINARY["hypot"], x, y)
+
+
+def test_any_bits_of_a_modulus() -> None:
+    bits = raw_bits(2 * N)
+    check("hypot", ORDINARY["hypot"], bits[:N], bits[N:])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "exponent"),
+    [(0, 4, 3), (0.5, 2, 100), (0, 1e6, 20), (0.99, 1.01, 1e4), (1 - 1e-9, 1 + 1e-9, 1e11)],
+)
+def test_powers(low: float, high: float, exponent: float) -> None:
+    """Large exponents of bases near one: the logarithm must have more digits than a double."""
+    rng = generator()
+    check("pow", ORDINARY["pow"], rng.uniform(low, high, N), rng.uniform(-exponent, exponent, N))
+
+
+def test_powers_with_any_base() -> None:
+    """Results over the whole range, bases with any exponent of either sign, any bits."""
+    rng = generator()
+    x = np.ldexp(rng.uniform(1, 2, N), rng.integers(-1074, 1024, N))
+    y = rng.uniform(-745, 745, N) / np.log(x)
+    check("pow", ORDINARY["pow"], x * rng.choice([-1, 1], N), y)
+    bits = raw_bits(2 * N)
+    check("pow", ORDINARY["pow"], bits[:N], bits[N:])
+
+
 HARD = {
     "exp": [(n + 0.5) * math.log(2) for n in range(-1075, 1024)],
     "log": [1 + s * 2.0**-k for k in range(1, 53) for s in (1, -1)]
     + [math.sqrt(2) * 2.0**k for k in range(-1000, 1000, 7)]
     + [2.0**k for k in range(-1074, 1024)],
 }
+
+
+HARD |= dict.fromkeys(
+    ("sinh", "cosh", "tanh"),
+    [0.5, 710.4758600739439, 720.0, 400 * math.log(2)]
+    + [(n + 0.5) * math.log(2) for n in range(1024)],
+)
 
 
 @pytest.mark.parametrize("function", sorted(HARD))
@@ -281,6 +324,29 @@ def test_special_values_of_angles() -> None:
     assert run("atan2", np.array([-0.0]), np.array([-1.0]))[0] == -math.pi
 
 
+@pytest.mark.parametrize("function", ["hypot", "pow"])
+def test_special_values_of_two_arguments(function: str) -> None:
+    """As in C, annex F; the power is that of the modulus of the base."""
+    x, y = (grid.ravel() for grid in np.meshgrid(SPECIAL, SPECIAL))
+    with np.errstate(all="ignore"):
+        expected = reference(function, x, y).astype(float)
+    same_numbers(run(function, x, y), expected)
+
+
+@pytest.mark.parametrize("function", sorted(ORDINARY))
+def test_bits_do_not_depend_on_the_neighbours(function: str) -> None:
+    """One lane that needs the slow reduction of large angles leaves the others alone."""
+    x, y = generator().normal(size=(2, 64)) * 3
+    x[5::7] *= 1e6
+    arguments = (x, y) if function in {"atan2", "hypot", "pow"} else (x,)
+    together = run(function, *arguments)
+    for start in range(64):
+        shifted = run(function, *(a[start : start + 3] for a in arguments))
+        np.testing.assert_array_equal(
+            shifted.view(np.uint64), together[start : start + 3].view(np.uint64)
+        )
+
+
 def test_limits_of_exp() -> None:
     """Overflow to infinity and gradual underflow to zero, at the same doubles as exactly."""
     x = np.array([709.782712893384, 709.7827128933841, -745.1332191019411, -745.1332191019412])
@@ -298,7 +364,7 @@ def test_one_nan_for_all(function: str) -> None:
     np.testing.assert_array_equal(bits, 0x7FF8000000000000)
     if function == "atan2":
         np.testing.assert_array_equal(run(function, np.ones(4), x).view(np.uint64), bits)
-    if function in {"sin", "cos"}:
+    if function in {"sin", "cos", "tan"}:
         infinite = run(function, np.array([math.inf, -math.inf])).view(np.uint64)
         np.testing.assert_array_equal(infinite, 0x7FF8000000000000)
     if function == "log":
@@ -312,7 +378,11 @@ def test_small_arguments_keep_their_value(function: str) -> None:
     expected: dict[str, Callable[[], Array]] = {
         "exp": lambda: one,
         "cos": lambda: one,
+        "cosh": lambda: one,
         "sin": lambda: x,
+        "tan": lambda: x,
+        "sinh": lambda: x,
+        "tanh": lambda: x,
         "log": lambda: zero,
         "atan2": lambda: x,
     }
