@@ -35,6 +35,7 @@ from laddu_dask.expr import (
     parameter,
     polar_complex,
     scalar,
+    solve,
     vector,
     where,
 )
@@ -122,6 +123,7 @@ __all__ = [
     "relativistic_breit_wigner_custom",
     "rho",
     "scalar",
+    "solve",
     "spherical_harmonic",
     "vector",
     "where",

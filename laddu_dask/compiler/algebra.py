@@ -20,7 +20,7 @@ from laddu_dask.compiler.assumptions import Assumptions, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER
 
 #: Operations that give a real value of real operands.
-_KEEPS_REAL = frozenset({"add", "mul", "pow", "exp", "sin", "cos", "where"})
+_KEEPS_REAL = frozenset({"add", "mul", "pow", "exp", "sin", "cos", "where", "solve"})
 _ALWAYS_REAL = frozenset({"parameter", "column", "re", "im", "norm_sqr", "atan2"})
 #: Operations that commute with complex conjugation.
 _COMMUTES = frozenset({"exp", "sin", "cos"})
@@ -38,11 +38,12 @@ class Term:
     ----------
     op
         ``literal parameter column add mul pow sqrt log exp sin cos atan2 conj re im norm_sqr
-        complex where`` and the conditions ``lt le eq and or not``.
+        complex where solve`` and the conditions ``lt le eq and or not``.
     args
         Operands.
     data
-        Literal, name or exponent; for sqrt and log whether the argument is provably not negative.
+        Literal, name or exponent; for sqrt and log whether the argument is provably not negative;
+        for solve the component and the number of unknowns.
     kind
         Dependency class.
     real

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from laddu_dask.compiler.ir import ARITY, CONDITIONS, Graph, Instruction, live
+from laddu_dask.compiler.systems import SYSTEMS, Unrolling
 from laddu_dask.errors import LadduError
 
 
@@ -106,6 +107,7 @@ def cut(
         Input row of the event weight.
     """
     g = Graph()
+    systems = Unrolling(g)
     done: dict[int, int] = {}
     for value, row in inputs.items():
         done[value] = g.emit("input", payload=str(row))
@@ -118,6 +120,8 @@ def cut(
             done[index] = g.emit("input", payload=str(weight_row))
         elif op in {"csqrt_re", "csqrt_im"}:
             done[index] = _complex_root(g, *operands)[op == "csqrt_im"]
+        elif op in SYSTEMS:
+            done[index] = systems.value(op, operands, payload)
         else:
             done[index] = g.emit(op, *operands, payload=payload)
     rows = [done[output] for output in outputs]
