@@ -124,8 +124,10 @@ def test_grouped_and_written_form_agree(transform: Transform) -> None:
         (benchmark_models.waves, 40, 38, 295),
         (benchmark_models.resonances, 10, 23, 284),
         (benchmark_models.two_resonances, 4, 6, 81),
+        (benchmark_models.k_matrix_fixed, 10, 9, 68),
+        (benchmark_models.k_matrix_free, 10, 86, 1019),
     ],
-    ids=["A", "B", "D"],
+    ids=["A", "B", "D", "C-fixed", "C-free"],
 )
 def test_textbook_models_reach_the_form_of_a_specialist(
     model: Any, cached: int, frontier: int, operations: int
