@@ -5,7 +5,8 @@ column is the entry of largest squared modulus, the first one on a tie. Exact ze
 take no arithmetic and real entries stay real, until an exchange that depends on the event mixes
 them with others.
 
-A pivot that is exactly zero makes every component of the solution infinite or NaN.
+A pivot that is exactly zero makes every component of the solution infinite or NaN, and so does one
+whose squared modulus overflows: the row of largest modulus is then not known.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ def factorize(g: Graph, matrix: Sequence[Sequence[Pair]]) -> Factors:
     lower: list[dict[int, Pair]] = []
     inverses: list[Pair] = []
     for k in range(n):
-        exchanges.append(_bring_up_largest(g, rows, k))
-        inverse = _reciprocal(g, rows[k][k])
+        found, size = _bring_up_largest(g, rows, k)
+        exchanges.append(found)
+        inverse = _reciprocal(g, rows[k][k], size)
         inverses.append(inverse)
         lower.append({})
         for i in range(k + 1, n):
@@ -111,15 +113,19 @@ def _without_zeros(g: Graph, entry: Pair) -> Pair:
     return Pair(part(entry.re), part(entry.im))
 
 
-def _bring_up_largest(g: Graph, rows: list[list[Pair]], k: int) -> list[Exchange]:
-    """Make row k the one with the largest entry in column k among rows k, k + 1, ..."""
+def _bring_up_largest(
+    g: Graph, rows: list[list[Pair]], k: int
+) -> tuple[list[Exchange], int | None]:
+    """Make row k the one with the largest entry in column k among rows k, k + 1, ...
+
+    Returns the exchanges, and the squared modulus of the pivot if it had to be compared.
+    """
     found: list[Exchange] = []
-    if k == len(rows) - 1:
-        return found
+    others = [i for i in range(k + 1, len(rows)) if rows[i][k] != ZERO]
+    if not others:
+        return found, None
     largest = pairs.norm_sqr(g, rows[k][k])
-    for i in range(k + 1, len(rows)):
-        if rows[i][k] == ZERO:
-            continue
+    for i in others:
         size = pairs.norm_sqr(g, rows[i][k])
         condition: int | None = None
         if rows[k][k] != ZERO:
@@ -134,7 +140,7 @@ def _bring_up_largest(g: Graph, rows: list[list[Pair]], k: int) -> list[Exchange
             _exchange(g, pair, 0, 1, condition)
             rows[k][column], rows[i][column] = pair
         largest = size if condition is None else g.select(condition, size, largest)
-    return found
+    return found, largest
 
 
 def _exchange_entries(g: Graph, x: list[Pair], k: int, exchanges: Sequence[Exchange]) -> None:
@@ -162,10 +168,23 @@ def _choose(g: Graph, condition: int, a: Pair, b: Pair) -> Pair:
     return Pair(part(a.re, b.re), part(a.im, b.im))
 
 
-def _reciprocal(g: Graph, pivot: Pair) -> Pair:
-    """``1 / pivot``; infinite or NaN for a zero, a structural one too."""
-    one = Pair(g.const(1.0), None)
-    return pairs.div(g, one, Pair(g.const(0.0), None) if pivot == ZERO else pivot)
+def _reciprocal(g: Graph, pivot: Pair, size: int | None) -> Pair:
+    """``1 / pivot``; infinite or NaN for a zero, a structural one too, NaN if `size` overflows."""
+    one = g.const(1.0)
+    if pivot == ZERO:
+        return Pair(g.div(one, g.const(0.0)), None)
+    if pivot.re is not None and pivot.im is not None:
+        size = pairs.norm_sqr(g, pivot) if size is None else size
+        # Without the difference 1/inf would make a plausible zero of the whole column.
+        scale = Pair(g.add(g.div(one, size), g.sub(size, size)), None)
+        return pairs.mul(g, pairs.conj(g, pivot), scale)
+    inverse = pairs.div(g, Pair(one, None), pivot)
+    if size is None or g.literal(size) is not None:
+        return inverse
+    overflow = g.sub(size, size)
+    if inverse.re is not None:
+        return Pair(g.add(inverse.re, overflow), None)
+    return Pair(None, g.add(pairs.im(g, inverse), overflow))
 
 
 def _poison(

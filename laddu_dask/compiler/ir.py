@@ -21,7 +21,8 @@ MIXED = EVENT | PARAMETER
 # A weight is mixed, not event-only: nothing that contains it may become a cached column.
 _LEAF_KIND = {"column": EVENT, "parameter": PARAMETER, "weight": MIXED}
 
-#: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates.
+#: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates. Systems
+#: of equations (`laddu_dask.compiler.systems`) take as many as they have coefficients.
 ARITY = {
     "const": 0,
     "column": 0,

@@ -223,7 +223,7 @@ def _cleared(s: Expr | complex, poles: Expr) -> tuple[list[Expr], Expr]:
 
 
 def _gap(s: Expr, mass: Expr) -> Expr:
-    """``m**2 - s``, kept off zero; its derivatives are those of the plain difference."""
+    """``m**2 - s``, kept off zero by an amount whose derivative does not matter."""
     gap = mass**2 - s
     near = NEAR_POLE * mass.norm_sqr()
     return gap + where(gap.norm_sqr() < near**2, 2 * near, 0.0)

@@ -125,7 +125,7 @@ def test_grouped_and_written_form_agree(transform: Transform) -> None:
         (benchmark_models.resonances, 10, 23, 284),
         (benchmark_models.two_resonances, 4, 6, 81),
         (benchmark_models.k_matrix_fixed, 10, 9, 68),
-        (benchmark_models.k_matrix_free, 10, 86, 1019),
+        (benchmark_models.k_matrix_free, 10, 86, 1021),
     ],
     ids=["A", "B", "D", "C-fixed", "C-free"],
 )

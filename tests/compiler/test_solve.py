@@ -206,6 +206,17 @@ class TestSingular:
         )
         np.testing.assert_allclose(gradient[0], (up - down) / (2 * step), rtol=1e-8)
 
+    @pytest.mark.parametrize("factor", [1.0, 1 + 1j])
+    def test_overflow_is_not_a_zero(self, factor: complex) -> None:
+        """A squared modulus that overflows gives NaN, not a small wrong number."""
+        system = ld.matrix([[X * factor, p("a")], [Y * factor, 3]])
+        events = {"x": np.array([1e200, 1e100]), "y": np.array([1e160, 1e100])}
+        expr = ld.solve(system, ld.vector([X, Y]))[0]
+        values, _ = value_and_gradient(expr, events, {"a": 1.0}, "interpreter")
+        assert not np.isfinite(values[0])
+        matrix = [[1e100 * factor, 1], [1e100 * factor, 3]]
+        assert values[1] == pytest.approx(np.linalg.solve(matrix, [1e100, 1e100])[0], rel=1e-15)
+
 
 class TestPivots:
     """Rows are exchanged event by event."""
@@ -261,6 +272,62 @@ class TestPivots:
         real = ld.matrix([[X + p("a"), 2], [p("b"), X]])
         model = compile_model(ld.solve(real, ld.vector([X, p("b")]))[0], "complex")
         assert model.programs.value.instructions[model.programs.value.outputs[1]][2] == 0.0
+
+
+class TestUses:
+    """Solutions are vectors like any other."""
+
+    a, b = p("a"), p("b")
+    matrix = ld.matrix([[X + a, 1j * b, 0.5], [Y, 2 - 1j, a], [1, X, b + 3]])
+    rhs = ld.vector([a * X, 1j, Y + b])
+    events: dict[str, Array] = {"x": THREE, "y": THREE[::-1] - 1}  # noqa: RUF012
+    at: dict[str, float] = {"a": 0.7, "b": -1.2}  # noqa: RUF012
+
+    @BACKENDS
+    def test_inverse_of_the_product(self, backend: str) -> None:
+        """A (A^-1 b) = b with its derivatives, and A^-1 (A b) = b."""
+        for left in (
+            self.matrix @ ld.solve(self.matrix, self.rhs),
+            ld.solve(self.matrix, self.matrix @ self.rhs),
+        ):
+            for k in range(3):
+                found = value_and_gradient(left[k] + 0 * self.a, self.events, self.at, backend)
+                right = value_and_gradient(
+                    self.rhs[k] + 0 * self.a + 0 * self.b, self.events, self.at, backend
+                )
+                np.testing.assert_allclose(found[0], right[0], rtol=0, atol=1e-14)
+                np.testing.assert_allclose(found[1], right[1], rtol=0, atol=1e-13)
+
+    def test_nested_systems_and_conjugates(self) -> None:
+        """A solution inside a system, its conjugate, and a scaled sum of two, in both forms."""
+        inner = ld.solve(self.matrix, self.rhs)
+        outer = ld.solve(ld.matrix([[inner[0], 1], [X, inner[1].conj()]]), ld.vector([inner[2], 1]))
+        mixed = (2 * inner - self.rhs / 3)[0]
+        for expr in (
+            outer[0].norm_sqr() + inner[0].norm_sqr(),
+            (outer[1] * outer[0].conj()).real(),
+            (mixed * mixed.conj()).real() + outer[1].imag(),
+        ):
+            grouped = grouped_rows(expr, "linear", self.events, self.at, np.ones(3))
+            written = written_rows(expr, "linear", self.events, self.at, np.ones(3))
+            assert grouped is not None
+            np.testing.assert_allclose(grouped[0], written[0], rtol=1e-13)
+            np.testing.assert_allclose(grouped[1], written[1], rtol=1e-12, atol=1e-13)
+            for row, name in enumerate(("a", "b")):
+                ends = [
+                    written_rows(
+                        expr,
+                        "linear",
+                        self.events,
+                        self.at | {name: self.at[name] + h},
+                        np.ones(3),
+                    )[0]
+                    for h in (-2e-4, -1e-4, 1e-4, 2e-4)
+                ]
+                slope = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / 12e-4
+                names = compile_model(expr, "linear").layout.names
+                found = written[1][names.index(name)]
+                np.testing.assert_allclose(found, slope, rtol=1e-8, atol=1e-9, err_msg=f"{row}")
 
 
 class TestLinearForms:
