@@ -206,6 +206,22 @@ class TestSingular:
         )
         np.testing.assert_allclose(gradient[0], (up - down) / (2 * step), rtol=1e-8)
 
+    @BACKENDS
+    def test_branch_not_taken_by_parameters(self, backend: str) -> None:
+        """The same where the system is one of parameters, singular at the point in question."""
+        a = p("a")
+        system = ld.solve(ld.matrix([[a, 1], [a, 1j]]), ld.vector([a, 3]))[0].norm_sqr()
+        model = ld.Model(ld.where(X > 5, system * X, a**2 + a + X))
+        events = ld.Dataset.from_arrays(scalars={"x": np.array([1.0, 2.0])})
+        execution = ld.Execution(backend=backend)
+        values, gradient = model.value_and_gradient(events, {"a": 0.0}, execution)
+        np.testing.assert_array_equal(values, [1, 2])
+        np.testing.assert_array_equal(gradient, [[1], [1]])
+        term = ld.NLL(model, data=events, accepted_mc=events)
+        value, slope = ld.Likelihood([term], execution=execution).value_and_gradient({"a": 0.0})
+        assert value == pytest.approx(2 * (2 * np.log(3) - np.log(2)), rel=1e-14)
+        assert slope[0] == pytest.approx(2 * (2 * 2 / 3 - (1 + 1 / 2)), rel=1e-14)
+
     @pytest.mark.parametrize("factor", [1.0, 1 + 1j])
     def test_overflow_is_not_a_zero(self, factor: complex) -> None:
         """A squared modulus that overflows gives NaN, not a small wrong number."""
