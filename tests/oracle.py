@@ -15,6 +15,7 @@ A value with no event in it (literals, parameters) has one column and is broadca
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -173,6 +174,19 @@ def _contract(a: Array, b: Array) -> Array:
     return total[0] if a.ndim == 2 else total
 
 
+def _solve(a: Array, b: Array) -> Array:
+    """LAPACK's solution for each event, NaN where the matrix is exactly singular or not finite."""
+    events = max(a.shape[-1], b.shape[-1])
+    matrices = np.moveaxis(np.broadcast_to(a, (*a.shape[:-1], events)), -1, 0)
+    sides = np.moveaxis(np.broadcast_to(b, (*b.shape[:-1], events)), -1, 0)
+    result = np.full(sides.shape, np.nan, dtype=np.result_type(a, b))
+    for i in range(events):
+        if np.isfinite(matrices[i]).all():
+            with contextlib.suppress(np.linalg.LinAlgError):
+                result[i] = np.linalg.solve(matrices[i], sides[i])
+    return np.moveaxis(result, 0, -1)
+
+
 def _where(condition: Array, a: Array, b: Array) -> Array:
     if _is_complex(a, b):
         a, b = _as_complex(a), _as_complex(b)
@@ -247,6 +261,7 @@ _OPERATIONS: dict[str, Callable[..., Array]] = {
     "matrix": _elements,
     "element": lambda node, a: a.reshape((-1, a.shape[-1]))[node.data],
     "dot": lambda _, a, b: _contract(a, b),
+    "solve": lambda _, a, b: _solve(a, b),
     "matvec": lambda _, a, b: _contract(a, b),
     "matmul": lambda _, a, b: _contract(a, b),
     "lt": lambda _, a, b: np.asarray(a < b),

@@ -22,7 +22,7 @@ from laddu_dask.compiler.powers import half_turns
 
 #: Operations that give a real value of real operands.
 _KEEPS_REAL = frozenset(
-    {"add", "mul", "pow", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "where"}
+    {"add", "mul", "pow", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "where", "solve"}
 )
 _ALWAYS_REAL = frozenset(
     {"parameter", "column", "re", "im", "norm_sqr", "atan2", "abs", "minimum", "maximum"}
@@ -45,13 +45,13 @@ class Term:
     ----------
     op
         ``literal parameter column add mul pow power sqrt log exp sin cos tan asin atan sinh cosh
-        tanh atan2 abs minimum maximum conj re im norm_sqr complex where`` and the conditions
-        ``lt le eq and or not``. ``pow`` has an integer exponent.
+        tanh atan2 abs minimum maximum conj re im norm_sqr complex where solve`` and the
+        conditions ``lt le eq and or not``. ``pow`` has an integer exponent.
     args
         Operands.
     data
         Literal, name or exponent; for sqrt, log and power whether the argument (the base) is real
-        and not negative.
+        and not negative; for solve the component and the number of unknowns.
     kind
         Dependency class.
     real

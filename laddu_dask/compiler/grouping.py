@@ -8,9 +8,9 @@ parameters and events is covered by few columns or few frontier values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from laddu_dask.compiler import pairs, powers
+from laddu_dask.compiler import pairs, powers, systems
 from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assumptions import Check, Guard, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph
@@ -290,6 +290,12 @@ def _times(a: complex | float, b: complex | float) -> complex | float:
     return b if a == _ONE else a if b == _ONE else a * b
 
 
+def _system(self: Grouping, term: Term) -> Pair:
+    component, n = cast(tuple[int, int], term.data)
+    entries = [self._pair(arg) for arg in term.args]
+    return systems.emit(self.graph, entries[: n * n], entries[n * n :])[component]
+
+
 def _chain(function: Callable[[Graph, Pair, Pair], Pair]) -> Callable[[Grouping, Term], Pair]:
     def rule(self: Grouping, term: Term) -> Pair:
         operands = [self._pair(arg) for arg in term.args]
@@ -358,6 +364,7 @@ _RULES: dict[str, Callable[[Grouping, Term], Pair]] = {
         pairs.re(self.graph, self._pair(term.args[0])),
         pairs.re(self.graph, self._pair(term.args[1])),
     ),
+    "solve": _system,
     "where": lambda self, term: pairs.select(
         self.graph,
         self._condition(term.args[0]),

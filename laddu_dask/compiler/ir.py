@@ -26,7 +26,8 @@ COMPLEX = frozenset(
     f"{name}_{part}" for name in ("csqrt", "casin", "catanh", "ctanh") for part in ("re", "im")
 )
 #: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates.
-#: `pow` is ``|x|**y``.
+#: `pow` is ``|x|**y``. Systems of equations (`laddu_dask.compiler.systems`) take as many operands
+#: as they have coefficients.
 ARITY = {
     "const": 0,
     "column": 0,

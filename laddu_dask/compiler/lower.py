@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from laddu_dask.compiler import pairs, powers
+from laddu_dask.compiler import pairs, powers, systems
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.pairs import Pair
 from laddu_dask.expr.node import PREDICATES, Node, walk
@@ -186,6 +186,7 @@ _RULES: dict[str, Rule] = {
     "matmul": _product,
     "matvec": _product,
     "dot": _product,
+    "solve": lambda g, node, o: systems.emit(g, o[0], o[1]),
     "named": _same,
     "tagged": _same,
 }

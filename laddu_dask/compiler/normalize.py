@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.compiler.linear_forms import solution
 from laddu_dask.expr.node import Node, walk
 from laddu_dask.expr.parameters import ParameterSpec
 
@@ -219,6 +220,7 @@ _RULES: dict[str, Rule] = {
     "matmul": _matrix_product,
     "matvec": _matrix_product,
     "dot": _matrix_product,
+    "solve": lambda a, node, operands: solution(a, operands[0], operands[1]),
     "named": lambda a, node, operands: operands[0],
     "tagged": lambda a, node, operands: operands[0],
 }

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from laddu_dask.compiler.complex_functions import expand
 from laddu_dask.compiler.ir import ARITY, COMPLEX, CONDITIONS, Graph, Instruction, live
+from laddu_dask.compiler.systems import SYSTEMS, Unrolling
 from laddu_dask.errors import LadduError
 
 
@@ -107,6 +108,7 @@ def cut(
         Input row of the event weight.
     """
     g = Graph()
+    systems = Unrolling(g)
     done: dict[int, int] = {}
     for value, row in inputs.items():
         done[value] = g.emit("input", payload=str(row))
@@ -119,6 +121,8 @@ def cut(
             done[index] = g.emit("input", payload=str(weight_row))
         elif op in COMPLEX:
             done[index] = expand(g, op, *operands)
+        elif op in SYSTEMS:
+            done[index] = systems.value(op, operands, payload)
         else:
             done[index] = g.emit(op, *operands, payload=payload)
     rows = [done[output] for output in outputs]

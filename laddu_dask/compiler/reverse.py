@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from laddu_dask.compiler import systems
 from laddu_dask.compiler.complex_functions import jacobian
 from laddu_dask.compiler.ir import COMPLEX, PARAMETER, Graph
 
@@ -53,6 +54,15 @@ def adjoints(g: Graph, root: int, seed: int, guarded: set[int]) -> dict[int, int
         adjoint = pending.pop(index)
         if g.kinds[index] == PARAMETER:
             frontier[index] = adjoint
+            continue
+        if g.ops[index][0] == "solve":
+            seeds = {index: adjoint}
+            seeds |= {i: pending.pop(i) for i in systems.siblings(g, index) if i in pending}
+            lenient = guarded.issuperset(seeds.values())
+            for operand, value in systems.pull_back(g, seeds, lenient=lenient):
+                if lenient:
+                    guarded.add(value)
+                accumulate(operand, value)
             continue
         for operand, factor in partials(g, index):
             if not g.kinds[operand] & PARAMETER:

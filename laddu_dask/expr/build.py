@@ -9,6 +9,8 @@ from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.node import PREDICATES, Node, Shape, make
 
 _INT32 = 2**31
+#: Largest system of linear equations; elimination is unrolled in the kernel.
+MAX_UNKNOWNS = 8
 
 
 def constant(value: complex | float) -> Node:
@@ -263,6 +265,18 @@ def matmul(a: Node, b: Node) -> Node:
     raise fail("matmul", "shapes do not chain", a, b)
 
 
+def solve(a: Node, b: Node) -> Node:
+    """Solution x of ``a x = b``."""
+    _numbers("solve", a, b)
+    if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
+        raise fail("solve", "the first operand must be a square matrix", a, b)
+    if b.shape != a.shape[:1]:
+        raise fail("solve", f"the right-hand side must be a vector of {a.shape[0]}", a, b)
+    if a.shape[0] > MAX_UNKNOWNS:
+        raise fail("solve", f"at most {MAX_UNKNOWNS} unknowns are supported", a, b)
+    return make("solve", (a, b), shape=b.shape, is_real=a.is_real and b.is_real)
+
+
 def compare(op: str, a: Node, b: Node) -> Node:
     """``lt le eq ne`` of two real scalars; any comparison with NaN is false, ``ne`` included."""
     _scalars("comparison", a, b)
@@ -343,5 +357,6 @@ _BY_NAME: dict[str, Callable[..., Node]] = {
     "dot": matmul,
     "matvec": matmul,
     "matmul": matmul,
+    "solve": solve,
     "where": where,
 }

@@ -148,6 +148,27 @@ def dot(a: Any, b: Any) -> Expr:
     return Expr.of(build.matmul(left, right))
 
 
+def solve(A: Any, b: Any) -> Expr:
+    """Solution x of the system of linear equations ``A x = b``.
+
+    Gaussian elimination with partial pivoting, event by event. A matrix that is exactly singular
+    at an event makes its value infinite or NaN, and the evaluation names the event.
+
+    Parameters
+    ----------
+    A
+        Square matrix, at most 8 x 8.
+    b
+        Vector of that length.
+
+    Raises
+    ------
+    ExpressionError
+        Shapes that do not fit, or more than 8 unknowns.
+    """
+    return Expr.of(build.solve(as_node(A), as_node(b)))
+
+
 def where(condition: Predicate, a: Any, b: Any) -> Expr:
     """`a` where the condition holds, else `b`; the other branch cannot spoil the result."""
     if not isinstance(condition, Predicate):

@@ -11,6 +11,7 @@ from laddu_dask.physics.barriers import (
     blatt_weisskopf_custom,
 )
 from laddu_dask.physics.breakup import Sheet, kallen, q, q_squared, rho
+from laddu_dask.physics.chew_mandelstam import chew_mandelstam
 from laddu_dask.physics.frames import (
     Angles,
     Mandelstam,
@@ -21,6 +22,12 @@ from laddu_dask.physics.frames import (
     production_angles,
     production_normal,
     to_rest_frame,
+)
+from laddu_dask.physics.kmatrix import (
+    blatt_weisskopf_barriers,
+    f_vector,
+    k_matrix,
+    p_vector,
 )
 from laddu_dask.physics.line_shapes import (
     breit_wigner,
@@ -47,13 +54,18 @@ __all__ = [
     "angles",
     "barrier_squared",
     "blatt_weisskopf",
+    "blatt_weisskopf_barriers",
     "blatt_weisskopf_custom",
     "breit_wigner",
+    "chew_mandelstam",
+    "f_vector",
     "gottfried_jackson_angles",
     "helicity_angles",
+    "k_matrix",
     "kallen",
     "linearly_polarized_intensity",
     "mandelstam",
+    "p_vector",
     "production_angles",
     "production_normal",
     "production_plane_angle",

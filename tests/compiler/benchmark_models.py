@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 import laddu_dask as ld
 from laddu_dask.expr import Expr
 
@@ -14,6 +16,11 @@ RESONANCES = [
     (2, 0, 1.275, 0.186),
     (2, 2, 1.525, 0.086),
 ]
+
+#: Bare masses, daughters of the channels, and couplings (channel by pole) of model C.
+POLES = [1.0, 1.25, 1.5, 1.8, 2.2]
+CHANNELS = [(0.1396, 0.1396), (0.4937, 0.4937), (0.5479, 0.5479), (0.1396, 0.9578)]
+COUPLINGS = np.random.default_rng(11).uniform(-0.6, 0.6, (4, 5))
 
 
 def coupling(name: str, *, real: bool = False) -> Expr:
@@ -75,3 +82,38 @@ def two_resonances() -> Expr:
     rotation = ld.WignerD(2, 0, 0).D(alpha=ld.scalar("phi"), beta=ld.scalar("theta")).conj()
     strength = ld.polar_complex(ld.parameter("mag", initial=0.3), ld.parameter("ph", initial=0.4))
     return (shapes[0] + strength * shapes[1] * rotation).norm_sqr()
+
+
+def k_matrix_fixed() -> Expr:
+    """C-fixed: four channels and five fixed poles, only the production strengths are free."""
+    return _k_matrix([[Expr(float(g)) for g in row] for row in COUPLINGS])
+
+
+def k_matrix_free() -> Expr:
+    """C-free: the same with free couplings, a system to solve for every event."""
+    return _k_matrix(
+        [
+            [ld.parameter(f"k{c}{p}", initial=float(g)) for p, g in enumerate(row)]
+            for c, row in enumerate(COUPLINGS)
+        ]
+    )
+
+
+def _k_matrix(couplings: list[list[Expr]]) -> Expr:
+    s, g = ld.scalar("s"), ld.matrix(couplings)
+    barriers = ld.blatt_weisskopf_barriers(
+        s,
+        channel_mass_1=[first for first, _ in CHANNELS],
+        channel_mass_2=[second for _, second in CHANNELS],
+        pole_masses=POLES,
+        l=0,
+    )
+    k = ld.k_matrix(s, pole_masses=POLES, couplings=g, barriers=barriers)
+    strengths = [coupling(f"b{a}", real=a == 0) for a in range(len(POLES))]
+    p = ld.p_vector(s, pole_masses=POLES, production=strengths, couplings=g, barriers=barriers)
+    phase_space = [-1j * ld.rho(s, mass1=first, mass2=second) for first, second in CHANNELS]
+    diagonal = ld.matrix(
+        [entry if row == column else 0.0 for column in range(4)]
+        for row, entry in enumerate(phase_space)
+    )
+    return ld.f_vector(s, pole_masses=POLES, k=k, p=p, phase_space=diagonal)[1].norm_sqr()

@@ -52,7 +52,7 @@ def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
     """A scalar expression with every operation of the language, at most `depth` levels deep."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         return draw(_leaves())
-    kind = draw(st.sampled_from("uuuuubbbbbbbpPPewcaAvmt"))
+    kind = draw(st.sampled_from("uuuuubbbbbbbpPPewcaAvmts"))
     below = scalars(depth - 1)
     if kind == "u":
         return draw(st.sampled_from(_UNARY))(draw(below))
@@ -85,6 +85,11 @@ def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
         left = ld.vector([draw(scalars(depth - 2 if depth > 1 else 0)) for _ in range(size)])
         right = ld.vector([draw(_leaves()) for _ in range(size)]) * draw(_leaves())
         return ld.dot(left, right - left / 2) if draw(st.booleans()) else (left + right)[size - 1]
+    if kind == "s":
+        system = ld.matrix([[draw(_leaves()) for _ in range(size)] for _ in range(size)])
+        first = draw(scalars(depth - 2 if depth > 1 else 0))
+        rhs = ld.vector([first, *(draw(_leaves()) for _ in range(size - 1))])
+        return ld.solve(system, rhs)[draw(st.integers(0, size - 1))]
     matrix = ld.matrix([[draw(_leaves()) for _ in range(size)] for _ in range(2)])
     vector = ld.vector([draw(scalars(depth - 2 if depth > 1 else 0)) for _ in range(size)])
     if draw(st.booleans()):
@@ -239,6 +244,13 @@ def _regular(expr: Expr, inputs: dict[str, Array]) -> Array:
             continue
         size = np.abs(value(node))
         regular &= _broadcast((size < 1e60).reshape(-1, size.shape[-1]).all(axis=0))
+        if node.op == "solve":
+            # Rounding of a literal matrix is not among the noise, and equal entries share theirs.
+            systems = np.moveaxis(value(node.args[0]), -1, 0)
+            sound = np.isfinite(systems).all(axis=(1, 2))
+            condition = np.full(len(systems), np.inf)
+            condition[sound] = np.linalg.cond(systems[sound])
+            regular &= _broadcast(condition < 1e3)
         singular: list[Array] = []
         if node.op in {"sqrt", "log"} and not node.args[0].is_real:
             singular = [value(node.args[0])]

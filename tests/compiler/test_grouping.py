@@ -162,8 +162,10 @@ def test_no_sign_is_asked_for_where_it_does_not_matter() -> None:
         (benchmark_models.waves, 40, 38, 295),
         (benchmark_models.resonances, 10, 23, 284),
         (benchmark_models.two_resonances, 4, 6, 81),
+        (benchmark_models.k_matrix_fixed, 10, 9, 68),
+        (benchmark_models.k_matrix_free, 10, 86, 1021),
     ],
-    ids=["A", "B", "D"],
+    ids=["A", "B", "D", "C-fixed", "C-free"],
 )
 def test_textbook_models_reach_the_form_of_a_specialist(
     model: Any, cached: int, frontier: int, operations: int
