@@ -230,6 +230,7 @@ def _replace(root: Node, free: dict[str, Node], noise: list[str] | None) -> Expr
     return Expr.of(done[id(root)])
 
 
+@np.errstate(all="ignore")
 def _regular(expr: Expr, inputs: dict[str, Array]) -> Array:
     regular = np.ones(EVENTS, dtype=bool)
 

@@ -58,7 +58,7 @@ def likelihood(
         accepted_mc=arrays() if mc is None else mc,
         name="signal",
     )
-    options = {"backend": "interpreter", "partitions": 3} | options
+    options = {"backend": "interpreter", "partitions": 3, "normalization": "general"} | options
     return ld.Likelihood([term], ld.Execution(cluster=where, **options))
 
 

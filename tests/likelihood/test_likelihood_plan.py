@@ -29,7 +29,9 @@ def likelihood(mc: ld.Dataset | None = None, **options: Any) -> ld.Likelihood:
     term = ld.NLL(
         1 + A * X, data=events(10_000), accepted_mc=events() if mc is None else mc, name="signal"
     )
-    return ld.Likelihood([term], ld.Execution(**({"backend": "interpreter"} | options)))
+    return ld.Likelihood(
+        [term], ld.Execution(**({"backend": "interpreter", "normalization": "general"} | options))
+    )
 
 
 def test_planned_before_anything_is_read(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -75,15 +76,16 @@ def two_waves(
     extended: bool = False,
     data: ld.Dataset | None = None,
     accepted_mc: ld.Dataset | None = None,
+    normalization: Literal["auto", "general", "verify"] = "general",
 ) -> ld.Likelihood:
-    """The likelihood of the case `two_waves`."""
+    """The likelihood of the case `two_waves`; every event in every evaluation by default."""
     kind = ld.ExtendedNLL if extended else ld.NLL
     term = kind(
         model(),
         data=sample("data") if data is None else data,
         accepted_mc=sample("mc") if accepted_mc is None else accepted_mc,
     )
-    return ld.Likelihood([term], execution)
+    return ld.Likelihood([term], replace(execution or ld.Execution(), normalization=normalization))
 
 
 def bits(likelihood: ld.Likelihood, parameters: Any = None) -> tuple[str, ...]:

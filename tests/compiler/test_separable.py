@@ -1,0 +1,139 @@
+"""Separable integrals: what is a polynomial in parameter values, and how many statistics it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import benchmark_models
+import numpy as np
+import pytest
+from benchmark_models import coupling
+from compiled_runs import run_program
+from numpy.typing import NDArray
+
+import laddu_dask as ld
+from laddu_dask.compiler import Assumptions, compile_integral, compile_model
+from laddu_dask.expr import Expr
+
+Array = NDArray[Any]
+
+WAVES = [ld.complex(ld.scalar(f"a{k}re"), ld.scalar(f"a{k}im")) for k in range(4)]
+SUM = sum((coupling(f"w{k}") * wave for k, wave in enumerate(WAVES)), ld.Expr(0.0))
+SCALE, BACKGROUND = ld.parameter("scale", initial=1.5), ld.parameter("background", initial=0.4)
+X, Y, PHI = ld.scalar("x"), ld.scalar("y"), ld.scalar("phi")
+
+
+def wave(mass: float, width: float, l: int, m: int) -> Expr:
+    """A resonance of fixed shape with its angular function."""
+    shape = ld.relativistic_breit_wigner(X, mass=mass, width=width, mass1=0.1, mass2=0.1, l=l)
+    return shape * ld.spherical_harmonic(l, m, costheta=Y, phi=PHI)
+
+
+F0, F2 = wave(1.5, 0.11, 0, 0), wave(1.27, 0.19, 2, 1)
+
+
+def polarized() -> Expr:
+    """A density matrix of events between two helicities that share two waves."""
+    s_wave, d_wave = coupling("s"), coupling("d")
+    amplitudes = [s_wave * F0 + d_wave * F2, s_wave * F0 - d_wave * F2.conj()]
+    degree, angle = ld.scalar("pol"), ld.scalar("ang")
+    density = [
+        [ld.Expr(0.5), -0.5 * degree * ld.cis(-2 * angle)],
+        [-0.5 * degree * ld.cis(2 * angle), ld.Expr(0.5)],
+    ]
+    total = ld.Expr(0.0)
+    for i in range(2):
+        row = density[i][0] * amplitudes[0] + density[i][1] * amplitudes[1]
+        total = total + amplitudes[i].conj() * row
+    return total.real()
+
+
+CASES = {
+    "two coherent sums of ten": (benchmark_models.waves(), 200),
+    "one sum of four": (SUM.norm_sqr(), 16),
+    "scale in front": (SCALE * SUM.norm_sqr(), 16),
+    "A conj(A)": (SUM * SUM.conj(), 16),
+    "real part of A conj(A)": ((SUM * SUM.conj()).real(), 16),
+    "literal and background": (SUM.norm_sqr() + 0.05 + BACKGROUND, 18),
+    "sum with a real parameter": ((SUM + BACKGROUND).norm_sqr(), 25),
+    "polar coefficient": ((F0 + ld.polar_complex(SCALE, BACKGROUND) * F2).norm_sqr(), 4),
+    "density matrix": (polarized(), 4),
+    "scaled density matrix": (SCALE * polarized() + 0.05, 5),
+    "linear real terms": (SCALE * X**2 + BACKGROUND * Y + 1, 3),
+}
+
+
+def events(names: tuple[str, ...], n: int = 200) -> Array:
+    """Columns by name, each the same whatever the others are."""
+    rows = [np.random.default_rng(sum(name.encode())).uniform(-1, 1, n) for name in names]
+    return np.array(
+        [3.0 + row if name == "x" else row for name, row in zip(names, rows, strict=True)]
+    ).reshape(len(names), n)
+
+
+def general(expr: Expr, point: Array, weights: Array) -> tuple[float, Array]:
+    """Sum and gradient over the written form, event by event."""
+    model = compile_model(expr, "linear")
+    programs = model.programs
+    cached = run_program(programs.prepare, events(programs.columns), np.zeros(0), "interpreter")
+    inputs = np.concatenate([cached, weights[np.newaxis]])
+    frontier = model.invariants.frontier(point)
+    rows = run_program(programs.gradient, inputs, frontier, "interpreter").sum(axis=1)
+    return float(rows[0]), model.invariants.gradient(point, rows[1:])
+
+
+@pytest.mark.parametrize(("expr", "count"), CASES.values(), ids=CASES)
+def test_number_of_statistics_and_value(expr: Expr, count: int) -> None:
+    """As many statistics as the specialist needs, and the sum over events to rounding."""
+    form = compile_integral(expr, Assumptions())
+    assert form.residual is None
+    separable = form.separable
+    assert separable is not None
+    assert separable.n_statistics <= count
+    programs = separable.statistics
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, 200)
+    rows = run_program(programs.prepare, events(programs.columns), np.zeros(0), "interpreter")
+    inputs = np.concatenate([rows[: programs.n_cached], weights[np.newaxis]])
+    statistics = run_program(programs.value, inputs, np.zeros(0), "interpreter").sum(axis=1)
+    point = compile_model(expr, "linear").layout.defaults * 1.1 + 0.05
+    found = separable.evaluate(point, statistics)
+    assert found is not None
+    value, gradient = general(expr, point, weights)
+    assert found[0] == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(found[1], gradient, rtol=1e-12, atol=1e-12 * abs(gradient).max())
+
+
+def test_free_shapes_are_not_separable() -> None:
+    """A denominator with parameters and events needs every event."""
+    form = compile_integral(benchmark_models.resonances(), Assumptions())
+    assert form.separable is None
+    assert form.residual is not None
+
+
+def test_what_is_not_separable_stays_beside_what_is() -> None:
+    """A sum of both keeps the statistics of one and the events of the other."""
+    form = compile_integral(SUM.norm_sqr() + benchmark_models.resonances(), Assumptions())
+    assert form.separable is not None
+    assert form.separable.n_statistics == 16
+    assert form.residual is not None
+    whole = compile_model(benchmark_models.resonances(), "linear", Assumptions())
+    assert form.residual.programs.n_cached == whole.programs.n_cached
+
+
+def test_a_solution_with_an_event_only_matrix_is_separable() -> None:
+    """Components of such a solve are linear in the production couplings."""
+    matrix = [[X + 2.0, Y], [Y * 1j, X + 3.0]]
+    amplitude = ld.solve(ld.matrix(matrix), ld.vector([coupling("p"), coupling("q")]))[0]
+    form = compile_integral(amplitude.norm_sqr(), Assumptions())
+    assert form.residual is None
+    assert form.separable is not None
+    assert form.separable.n_statistics == 4
+
+
+def test_sign_of_a_parameter_is_guarded() -> None:
+    """Where a root of a parameter turns imaginary, the separated form must not be used."""
+    form = compile_integral((SCALE.sqrt() * F0 + F2).norm_sqr(), Assumptions())
+    assert form.separable is not None
+    statistics = np.ones(form.separable.n_statistics)
+    assert form.separable.evaluate(np.array([2.0]), statistics) is not None
+    assert form.separable.evaluate(np.array([-2.0]), statistics) is None
