@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import benchmark_models
+import models as benchmark_models
 import numpy as np
 import pytest
-from benchmark_models import CHANNELS, COUPLINGS, POLES
 from compiled_runs import run_program
+from models import CHANNELS, COUPLINGS, POLES
 from numpy.typing import NDArray
 from test_grouping import grouped_rows, written_rows
 
@@ -55,7 +55,7 @@ def system(s: float, at: dict[str, float]) -> tuple[Array, Array]:
 @SAMPLES
 def test_values(model: Any, low: float) -> None:
     """XE-04: both forms against LAPACK, within the error bound of the condition number."""
-    expr = model()
+    expr = model(ld)
     at, s = point(expr), invariants(low, 400)
     grouped = grouped_rows(expr, "linear", {"s": s}, at, np.ones(s.size))
     written = written_rows(expr, "linear", {"s": s}, at, np.ones(s.size))
@@ -72,7 +72,7 @@ def test_values(model: Any, low: float) -> None:
 @SAMPLES
 def test_gradients(model: Any, low: float) -> None:
     """AD-03: against central differences of the written form, for every parameter."""
-    expr = model()
+    expr = model(ld)
     at, s = point(expr), invariants(low, 60)
     ones = np.ones(s.size)
     grouped = grouped_rows(expr, "linear", {"s": s}, at, ones)
@@ -101,7 +101,7 @@ def test_gradients(model: Any, low: float) -> None:
 @pytest.mark.parametrize("transform", ["linear", "log"])
 def test_kernel_and_interpreter(model: Any, transform: Any) -> None:
     """XE-04: the same bits without a logarithm, else to 1e-12; adjoints included."""
-    expr = model()
+    expr = model(ld)
     compiled = compile_model(expr, transform, Assumptions())
     s = np.random.default_rng(1).uniform(1.25, 6.0, 512)[np.newaxis]
     frontier = compiled.invariants.frontier(compiled.layout.vector(point(expr)))
@@ -122,7 +122,7 @@ def test_kernel_and_interpreter(model: Any, transform: Any) -> None:
 
 def test_no_system_is_left_where_couplings_are_fixed() -> None:
     """SP-03: five complex columns times five strengths, no quotient in the event loop."""
-    programs = compile_model(benchmark_models.k_matrix_fixed(), "linear", Assumptions()).programs
+    programs = compile_model(benchmark_models.k_matrix_fixed(ld), "linear", Assumptions()).programs
     operations = {op for op, _, _ in programs.gradient.instructions}
     assert operations == {"input", "parameter", "const", "add", "sub", "mul"}
 

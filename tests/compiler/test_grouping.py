@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import benchmark_models
+import models as benchmark_models
 import numpy as np
 import pytest
 from compiled_runs import run_program
@@ -171,7 +171,7 @@ def test_textbook_models_reach_the_form_of_a_specialist(
     model: Any, cached: int, frontier: int, operations: int
 ) -> None:
     """Columns, frontier values and operations per event may only fall."""
-    programs = compile_model(model(), "linear", Assumptions()).programs
+    programs = compile_model(model(ld), "linear", Assumptions()).programs
     mixed = [op for op, _, _ in programs.gradient.instructions if ARITY.get(op, 0) > 0]
     assert programs.n_cached <= cached
     assert programs.gradient.n_parameters <= frontier

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import benchmark_models
+import models as benchmark_models
 import numpy as np
 import pytest
-from benchmark_models import coupling
 from compiled_runs import run_program
 from numpy.typing import NDArray
 
@@ -18,7 +17,9 @@ from laddu_dask.expr import Expr
 Array = NDArray[Any]
 
 WAVES = [ld.complex(ld.scalar(f"a{k}re"), ld.scalar(f"a{k}im")) for k in range(4)]
-SUM = sum((coupling(f"w{k}") * wave for k, wave in enumerate(WAVES)), ld.Expr(0.0))
+SUM = sum(
+    (benchmark_models.coupling(ld, f"w{k}") * wave for k, wave in enumerate(WAVES)), ld.Expr(0.0)
+)
 SCALE, BACKGROUND = ld.parameter("scale", initial=1.5), ld.parameter("background", initial=0.4)
 X, Y, PHI = ld.scalar("x"), ld.scalar("y"), ld.scalar("phi")
 
@@ -34,7 +35,7 @@ F0, F2 = wave(1.5, 0.11, 0, 0), wave(1.27, 0.19, 2, 1)
 
 def polarized() -> Expr:
     """A density matrix of events between two helicities that share two waves."""
-    s_wave, d_wave = coupling("s"), coupling("d")
+    s_wave, d_wave = benchmark_models.coupling(ld, "s"), benchmark_models.coupling(ld, "d")
     amplitudes = [s_wave * F0 + d_wave * F2, s_wave * F0 - d_wave * F2.conj()]
     degree, angle = ld.scalar("pol"), ld.scalar("ang")
     density = [
@@ -49,7 +50,7 @@ def polarized() -> Expr:
 
 
 CASES = {
-    "two coherent sums of ten": (benchmark_models.waves(), 200),
+    "two coherent sums of ten": (benchmark_models.waves(ld), 200),
     "one sum of four": (SUM.norm_sqr(), 16),
     "scale in front": (SCALE * SUM.norm_sqr(), 16),
     "A conj(A)": (SUM * SUM.conj(), 16),
@@ -105,25 +106,28 @@ def test_number_of_statistics_and_value(expr: Expr, count: int) -> None:
 
 def test_free_shapes_are_not_separable() -> None:
     """A denominator with parameters and events needs every event."""
-    form = compile_integral(benchmark_models.resonances(), Assumptions())
+    form = compile_integral(benchmark_models.resonances(ld), Assumptions())
     assert form.separable is None
     assert form.residual is not None
 
 
 def test_what_is_not_separable_stays_beside_what_is() -> None:
     """A sum of both keeps the statistics of one and the events of the other."""
-    form = compile_integral(SUM.norm_sqr() + benchmark_models.resonances(), Assumptions())
+    form = compile_integral(SUM.norm_sqr() + benchmark_models.resonances(ld), Assumptions())
     assert form.separable is not None
     assert form.separable.n_statistics == 16
     assert form.residual is not None
-    whole = compile_model(benchmark_models.resonances(), "linear", Assumptions())
+    whole = compile_model(benchmark_models.resonances(ld), "linear", Assumptions())
     assert form.residual.programs.n_cached == whole.programs.n_cached
 
 
 def test_a_solution_with_an_event_only_matrix_is_separable() -> None:
     """Components of such a solve are linear in the production couplings."""
     matrix = [[X + 2.0, Y], [Y * 1j, X + 3.0]]
-    amplitude = ld.solve(ld.matrix(matrix), ld.vector([coupling("p"), coupling("q")]))[0]
+    amplitude = ld.solve(
+        ld.matrix(matrix),
+        ld.vector([benchmark_models.coupling(ld, "p"), benchmark_models.coupling(ld, "q")]),
+    )[0]
     form = compile_integral(amplitude.norm_sqr(), Assumptions())
     assert form.residual is None
     assert form.separable is not None
