@@ -16,14 +16,21 @@ Array = npt.NDArray[np.float64]
 Purpose = Literal["map", "reduce"]
 
 
+#: A cache line and a page in float64 numbers, and the length from which pages matter.
+_LINE, _PAGE, _LONG = 8, 512, 1 << 14
+
+
 def padded(events: int) -> int:
     """Length of a padded row: columns are filled up to whole vectors by repeating the last event.
 
-    The weight of a filled-up event is zero. Rows of a length that the processor's cache maps to one
-    place get a vector more: a loop over many columns would push them out of it.
+    The weight of a filled-up event is zero. Rows whose distance the processor's caches map to one
+    place (lines, and pages of long rows) get some more: a loop over many columns would push them
+    out of there.
     """
     length = -(-events // LANES) * LANES
-    return length if length % 64 else length + LANES * bool(length)
+    if length == 0 or length % 64:
+        return length
+    return length + (_LINE if length < _LONG else _LINE + _PAGE)
 
 
 class Kernel(Protocol):
