@@ -8,12 +8,13 @@ import numpy as np
 
 from laddu_dask.errors import EvaluationError, ParameterError
 from laddu_dask.fit.bounds import Box
-from laddu_dask.fit.convergence import Verdict, judge
+from laddu_dask.fit.convergence import Verdict, judge, without_runaways
 from laddu_dask.fit.evaluation import EvaluationLimit, Evaluator, point_text
 from laddu_dask.fit.minimize import minimize
 from laddu_dask.fit.objective import F64, Objective, Parameter, free_parameters
 from laddu_dask.fit.progress import Progress, RichProgress, choose_progress
 from laddu_dask.fit.result import FitResult
+from laddu_dask.fit.runaway import runaways
 from laddu_dask.fit.scaling import sizes
 from laddu_dask.fit.start import Initial, start_point, usable_start
 
@@ -115,9 +116,19 @@ def _minimum(evaluator: Evaluator, parameters: tuple[Parameter, ...], box: Box, 
         with np.errstate(over="ignore", invalid="ignore"):
             found = minimize(evaluator, parameters, box, begin)
             verdict = judge(found, box, names)
+            away = runaways(
+                evaluator,
+                parameters,
+                box,
+                begin,
+                found.point,
+                found.value,
+                verdict.covariance,
+            )
     except EvaluationError as error:
         # The start was fine, so only the derivatives at the end can be missing.
         return _unfinished(evaluator, box, begin, str(error))
+    verdict = without_runaways(verdict, away, names)
     return _End(box.wrap(found.point), found.value, verdict)
 
 
