@@ -57,7 +57,8 @@ class Execution:
         None: in this process, without scheduler or open port. Else a Dask client, the address of a
         scheduler, the path of a scheduler file, or a Dask cluster object.
     partitions
-        Number of partitions of each data set; None chooses. Results do not depend on it.
+        Number of partitions of each data set; None chooses. Results do not depend on it. Fewer are
+        made when there would be less than 1024 events, the unit of all sums, in each.
     """
 
     backend: BackendName = "auto"
