@@ -20,7 +20,7 @@ def main() -> None:
 @main.command()
 @click.option(
     "--output",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     default=Path(),
     show_default="the current folder",
     help="Folder for fit.json and fit.png.",

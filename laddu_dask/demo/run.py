@@ -18,13 +18,12 @@ from laddu_dask.demo.model import TRUTH, build, sample
 from laddu_dask.demo.projections import panels
 from laddu_dask.demo.stopwatch import Stopwatch
 from laddu_dask.fit import FitResult
-from laddu_dask.fit.output import refuse_existing, write_whole
+from laddu_dask.fit.output import make_folder, refuse_existing, write_together
 from laddu_dask.kernels import get_backend
 from laddu_dask.likelihood import NLL, Likelihood
 from laddu_dask.likelihood.report import LikelihoodReport
 from laddu_dask.memory import format_bytes, peak_resident_bytes
-from laddu_dask.plot import draw_projections
-from laddu_dask.plot.figure import require_matplotlib
+from laddu_dask.plot.figure import render_projections, require_matplotlib
 from laddu_dask.runtime import Execution, Model
 
 RESULT, FIGURE = "fit.json", "fit.png"
@@ -62,12 +61,13 @@ def run_demo(
     Raises
     ------
     OutputError
-        A file exists and `overwrite` is False; raised before any work.
+        The folder cannot be used, or a file exists and `overwrite` is False; raised before any
+        work. Neither file is there unless both are.
     ExecutionError
         Matplotlib is not installed; raised before any work.
     """
-    output.mkdir(parents=True, exist_ok=True)
-    targets = [refuse_existing(output / name, overwrite=overwrite) for name in (RESULT, FIGURE)]
+    folder = make_folder(output)
+    targets = [refuse_existing(folder / name, overwrite=overwrite) for name in (RESULT, FIGURE)]
     require_matplotlib()
     with stopwatch.phase("read sample"):
         mc = sample()
@@ -95,10 +95,11 @@ def run_demo(
     _print_result(console, result, report)
     with stopwatch.phase("projections"):
         drawn = panels(model, quantities, data, mc, result.parameters, execution)
-        draw_projections(drawn, targets[1], overwrite=overwrite)
+        picture = render_projections(drawn, "png")
     artifact = _artifact(result, report, stopwatch, events, seed)
     text = json.dumps(artifact, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(targets[0], text.encode(), overwrite=overwrite)
+    contents = (text.encode(), picture)
+    write_together(dict(zip(targets, contents, strict=True)), overwrite=overwrite)
     console.print(f"wrote {targets[0]} and {targets[1]}", highlight=False, soft_wrap=True)
     console.print(f"{stopwatch}", highlight=False, soft_wrap=True)
     return result

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from laddu_dask.errors import EvaluationError, ParameterError
 from laddu_dask.fit.bounds import Box
-from laddu_dask.fit.convergence import Verdict, judge
+from laddu_dask.fit.convergence import Verdict, judge, without_runaways
 from laddu_dask.fit.evaluation import EvaluationLimit, Evaluator, point_text
 from laddu_dask.fit.minimize import minimize
 from laddu_dask.fit.objective import F64, Objective, Parameter, free_parameters
 from laddu_dask.fit.progress import Progress, RichProgress, choose_progress
 from laddu_dask.fit.result import FitResult
+from laddu_dask.fit.runaway import runaways
 from laddu_dask.fit.scaling import sizes
 from laddu_dask.fit.start import Initial, start_point, usable_start
 
@@ -54,7 +56,8 @@ def fit(
     Raises
     ------
     ParameterError
-        Unknown name, wrong length, NaN, start outside its bounds; unknown method.
+        Unknown name, wrong length, NaN, start outside its bounds; unknown method; an option that
+        is not of its kind.
     EvaluationError
         The likelihood has no value at the start nor around it.
     """
@@ -62,18 +65,14 @@ def fit(
         raise ParameterError(
             f"no minimiser {method!r}; available: {', '.join(METHODS)}", option="method"
         )
-    if max_evaluations is not None and max_evaluations < 1:
-        raise ParameterError(
-            f"max_evaluations is {max_evaluations}; give at least 1 or None",
-            option="max_evaluations",
-        )
+    limit = None if max_evaluations is None else _limit(max_evaluations)
     parameters = free_parameters(objective)
     if not parameters:
         raise ParameterError("nothing to fit: the likelihood has no free parameter")
     start = start_point(objective, parameters, initial)
     box = Box.of(parameters)
     show = choose_progress(progress)
-    evaluator = Evaluator(objective, box, show, max_evaluations, start)
+    evaluator = Evaluator(objective, box, show, limit, start)
     try:
         end = _search(evaluator, parameters, box, start)
         evaluator.finish()
@@ -81,6 +80,19 @@ def fit(
         if isinstance(show, RichProgress):
             show.close()
     return _result(evaluator, parameters, end, method)
+
+
+def _limit(given: object) -> int:
+    try:
+        limit = operator.index(given)  # type: ignore[arg-type]  # says no by TypeError
+    except TypeError:
+        limit = 0
+    if limit < 1 or isinstance(given, bool):
+        raise ParameterError(
+            f"max_evaluations is {given!r}; give an integer of at least 1, or None",
+            option="max_evaluations",
+        )
+    return limit
 
 
 class _End(NamedTuple):
@@ -115,9 +127,19 @@ def _minimum(evaluator: Evaluator, parameters: tuple[Parameter, ...], box: Box, 
         with np.errstate(over="ignore", invalid="ignore"):
             found = minimize(evaluator, parameters, box, begin)
             verdict = judge(found, box, names)
+            away = runaways(
+                evaluator,
+                parameters,
+                box,
+                begin,
+                found.point,
+                found.value,
+                verdict.covariance,
+            )
     except EvaluationError as error:
         # The start was fine, so only the derivatives at the end can be missing.
         return _unfinished(evaluator, box, begin, str(error))
+    verdict = without_runaways(verdict, away, names)
     return _End(box.wrap(found.point), found.value, verdict)
 
 

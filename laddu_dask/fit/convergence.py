@@ -103,6 +103,23 @@ def judge(found: Polished, box: Box, names: tuple[str, ...]) -> Verdict:
     )
 
 
+def without_runaways(verdict: Verdict, away: Mask, names: tuple[str, ...]) -> Verdict:
+    """Return `verdict` after some parameters were found to have run away: no error, no minimum."""
+    if not away.any():
+        return verdict
+    covariance = verdict.covariance.copy()
+    covariance[away, :] = np.nan
+    covariance[:, away] = np.nan
+    lost = [name for name, is_away in zip(names, away, strict=True) if is_away]
+    before = "not converged: " if verdict.converged else f"{verdict.message}; "
+    which = "it" if len(lost) == 1 else "them"
+    reason = (
+        f"runs away: the likelihood hardly changes within the error of {', '.join(lost)}; the "
+        f"data do not determine {which} (fix {which} or write the model otherwise)"
+    )
+    return verdict._replace(converged=False, message=before + reason, covariance=covariance)
+
+
 def _limit_warnings(
     found: Polished, names: tuple[str, ...], limits: tuple[str, ...], held: Mask
 ) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ class Evaluator:
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         home = objective.default_parameters if start is None else start
         scales = [parameter.scale or 1.0 for parameter in free_parameters(objective)]
-        self._far = _RUNAWAY * np.maximum(np.maximum(np.abs(home), scales), 1.0)
+        self.reach: F64 = _RUNAWAY * np.maximum(np.maximum(np.abs(home), scales), 1.0)
 
     @property
     def seconds(self) -> float:
@@ -117,6 +117,17 @@ class Evaluator:
         if known.gradient is None:
             return known.value, np.full(at.shape, np.nan)
         return known.value, known.gradient.copy()
+
+    def probe(self, point: F64) -> float:
+        """Return the objective as `value` does, at a point that the search itself does not want.
+
+        That there is none is no news about the search and is not recorded.
+        """
+        met = self.n_failures, self.last_failure
+        try:
+            return self.value(point)
+        finally:
+            self.n_failures, self.last_failure = met
 
     def gradient(self, point: F64) -> F64:
         """Return the gradient at `point`; NaN where there is none."""
@@ -149,7 +160,7 @@ class Evaluator:
         return known
 
     def _attempt(self, at: F64, *, with_gradient: bool) -> _Known:
-        away = [n for n, far in zip(self._names, ~(np.abs(at) <= self._far), strict=True) if far]
+        away = [n for n, far in zip(self._names, ~(np.abs(at) <= self.reach), strict=True) if far]
         if away:
             self.n_failures += 1
             error = EvaluationError(f"parameter {', '.join(away)} has run away", names=away)
@@ -200,6 +211,11 @@ class Evaluator:
 
     def _text(self, at: F64) -> str:
         return point_text(self._named(at))
+
+
+def rounding(value: float) -> float:
+    """Return the change of an objective of this value that may be rounding alone."""
+    return 16 * math.ulp(max(abs(value), 1.0))
 
 
 def point_text(point: dict[str, float]) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from laddu_dask.fit.bounds import Box, Mask
-from laddu_dask.fit.evaluation import Evaluator
+from laddu_dask.fit.evaluation import Evaluator, rounding
 from laddu_dask.fit.hessian import Curvature, coarse, fine
 from laddu_dask.fit.objective import F64
 from laddu_dask.fit.spectrum import Spectrum
@@ -111,7 +111,7 @@ class _Walk:
     @property
     def rounding(self) -> float:
         """Change of the objective that may be rounding alone."""
-        return 16 * math.ulp(max(abs(self.value), 1.0))
+        return rounding(self.value)
 
     def distance(self, curvature: Curvature) -> float:
         """Return the estimated vertical distance of the point to the minimum."""

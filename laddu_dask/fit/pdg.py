@@ -25,8 +25,10 @@ def rounded(value: float, error: float) -> tuple[str, str]:
     Returns
     -------
     value, error
-        For example ("0.354", "0.013"), or with a common exponent ("1.234e-07", "0.021e-07"). An
-        error that is not positive and finite is written as it is, the value with six digits.
+        For example ("0.354", "0.013"), or with a common exponent ("1.234e-07", "0.021e-07"). A
+        value of which the error and its exponent leave nothing has two digits: ("1.7e+05",
+        "4e+09"). An error that is not positive and finite is written as it is, the value with six
+        digits.
     """
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
         return f"{value:.6g}", f"{error:.6g}"
@@ -51,6 +53,9 @@ def _by_rule(value: float, error: float) -> tuple[str, str]:
     number, exact = (x.quantize(step, ROUND_HALF_EVEN) for x in (Decimal(value), exact))
     size = max(number.adjusted() if number else place, exact.adjusted())
     shift = 0 if size in _PLAIN and place <= 0 else size
+    if shift and not number:
+        # "0e+09" says nothing: a value far below its error has a size of its own.
+        return f"{value + 0.0:.2g}", _text(exact, place, shift)
     return _text(number, place, shift), _text(exact, place, shift)
 
 

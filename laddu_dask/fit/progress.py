@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from laddu_dask.errors import ParameterError
+
 
 @dataclass(frozen=True)
 class ProgressState:
@@ -123,9 +125,20 @@ def choose_progress(progress: Progress | Literal["auto"] | None) -> Progress:
 
     None is quiet; "auto" is `RichProgress` when standard error is a terminal, `PlainProgress`
     otherwise; a callable is used as it is.
+
+    Raises
+    ------
+    ParameterError
+        It is none of these.
     """
     if progress is None:
         return quiet
     if progress == "auto":
         return RichProgress() if sys.stderr.isatty() else PlainProgress()
+    if not callable(progress):
+        raise ParameterError(
+            f'progress={progress!r} is not one of None, "auto" and a callable that takes a '
+            "ProgressState",
+            option="progress",
+        )
     return progress

@@ -112,28 +112,28 @@ def _number(name: str, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise ParameterError(
-            f"start of parameter {name!r} is not a number: {value!r}", parameter=name
+            f"start of parameter {name!r} is not a number: {value!r}", name=name
         ) from None
     if not math.isfinite(number):
-        raise ParameterError(f"start of parameter {name!r} is {number}", parameter=name)
+        raise ParameterError(f"start of parameter {name!r} is {number}", name=name)
     return number
 
 
 def _check(parameter: Parameter, value: float) -> None:
     name = parameter.name
     if not math.isfinite(value):
-        raise ParameterError(f"start of parameter {name!r} is {value}", parameter=name)
+        raise ParameterError(f"start of parameter {name!r} is {value}", name=name)
     low, high = parameter.bounds or (None, None)
     if low is not None and high is not None and low >= high:
         raise ParameterError(
             f"bounds [{low:g}, {high:g}] of parameter {name!r} leave no room; fix it instead",
-            parameter=name,
+            name=name,
         )
     if (low is not None and value < low) or (high is not None and value > high):
         raise ParameterError(
             f"start of parameter {name!r} is {value:.9g}, outside its bounds "
             f"{bounds_text(parameter.bounds)}; give a start inside or other bounds",
-            parameter=name,
+            name=name,
             value=value,
         )
 
@@ -149,14 +149,12 @@ def bounds_text(bounds: tuple[float | None, float | None] | None) -> str:
 
 
 def _unknown(name: object, objective: Objective) -> ParameterError:
+    """The error for a name that is not a free parameter; a likelihood says it in the same words."""
     names = objective.parameter_names
     if any(parameter.name == name for parameter in objective.parameters):
-        return ParameterError(
-            f"parameter {name!r} is fixed; a start can be given only for {', '.join(names)}",
-            parameter=name,
-        )
-    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+        return ParameterError(f"parameter {name!r} is fixed and takes no value here", name=name)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     return ParameterError(
-        f"no parameter {name!r}{hint} Free parameters: {', '.join(names)}", parameter=name
+        f"unknown parameter {name!r}{hint} (free parameters: {', '.join(names)})", name=name
     )

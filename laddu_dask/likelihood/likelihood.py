@@ -44,7 +44,8 @@ class Likelihood:
     Raises
     ------
     DataError
-        A column that a model needs is missing, a sample is empty, or two terms share a name.
+        A column that a model needs is missing, an accepted Monte Carlo sample is empty, or two
+        terms share a name. Empty data are accepted: no event, so ``-2 ln L`` of an `NLL` is 0.0.
     ParameterError
         One parameter name with two definitions.
 
@@ -119,6 +120,8 @@ class Likelihood:
 
     def value(self, parameters: Parameters = None) -> float:
         """``-2 ln L`` at a parameter point.
+
+        Bounds are not enforced: they limit fits, and the model may be looked at beyond them.
 
         Raises
         ------
@@ -226,6 +229,11 @@ class Likelihood:
         """Minimise; see `laddu_dask.fit.fit` for options and the result."""
         from laddu_dask.fit import fit
 
+        if isinstance(initial, Mapping):
+            # A fit knows of the free parameters only, and could not tell a fixed from a wrong name.
+            for name in initial:
+                if name not in self.parameter_names:
+                    raise self.layout.unknown(name)
         return fit(self, initial, method, **options)
 
     def close(self) -> None:

@@ -99,6 +99,19 @@ def draw_projections(
         raise OutputError(
             f"cannot draw {target}: its name must end in .{', .'.join(_FORMATS)}", file=str(target)
         )
+    return write_whole(target, render_projections(panels, kind), overwrite=overwrite)
+
+
+def render_projections(panels: Sequence[Panel], kind: str = "png") -> bytes:
+    """Draw as `draw_projections` does, and return the content of the file.
+
+    Parameters
+    ----------
+    panels
+        At least one.
+    kind
+        "png", "pdf" or "svg".
+    """
     if not panels:
         raise DataError("no projection to draw: the list of panels is empty")
     checked = [_Checked.of(panel) for panel in panels]
@@ -118,7 +131,7 @@ def draw_projections(
         subfigure.align_ylabels()
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=_DPI)
-    return write_whole(target, content.getvalue(), overwrite=overwrite)
+    return content.getvalue()
 
 
 def require_matplotlib() -> None:

@@ -70,6 +70,11 @@ SPREADS = 3
 """Attempts at even shares after workers joined or left. Dask has the last word on where a recipe
 runs; a cluster that it does not want to be even is left in peace."""
 CLOSE_SECONDS = 5.0
+_START_AGAIN = (
+    "The scheduler is gone or the client was closed: see that scheduler and workers run, and make "
+    "a new likelihood with Execution(cluster=...) of a new client or of the address. A fit can "
+    "begin at the last parameters."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,12 +238,9 @@ class ClusterSession:
 
     def _check_usable(self) -> None:
         if not self._finalizer.alive:
-            raise ExecutionError("this session was closed; open a new one", option="cluster")
+            raise ExecutionError("this session was closed; make a new likelihood", option="cluster")
         if self.client.status in ("closing", "closed"):
-            raise ExecutionError(
-                "the Dask client of this session was closed; connect again and open a new session",
-                option="cluster",
-            )
+            raise ExecutionError(f"the Dask client is closed. {_START_AGAIN}", option="cluster")
         if self.client.asynchronous:
             raise ExecutionError(
                 "evaluations block and cannot run inside the client's event loop",
@@ -324,7 +326,8 @@ class _Run:
                 await asyncio.sleep(poll)
             if session.client.status in ("closing", "closed"):
                 raise ExecutionError(
-                    f"the Dask client closed during an evaluation: {self._describe_troubles()}",
+                    f"the Dask client closed during an evaluation ({self._describe_troubles()}). "
+                    f"{_START_AGAIN}",
                     option="cluster",
                 )
             outcomes = [task.result() for task in done if not task.cancelled()]

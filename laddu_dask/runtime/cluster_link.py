@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from distributed import Client
 
 from laddu_dask.errors import ExecutionError
+from laddu_dask.runtime.cluster_form import is_scheduler_file, refuse_other_forms
 from laddu_dask.runtime.versions import package_versions, version_mismatch
 from laddu_dask.runtime.worker_plugin import (
     MEMBERSHIP_TOPIC,
@@ -48,6 +49,7 @@ def connect(cluster: Any) -> tuple[Client, bool]:
     ExecutionError
         The cluster is asynchronous, closed, cannot be reached, or is none of these.
     """
+    refuse_other_forms(cluster)
     if isinstance(cluster, Client):
         _refuse_asynchronous(cluster)
         if cluster.status != "running":
@@ -59,7 +61,7 @@ def connect(cluster: Any) -> tuple[Client, bool]:
     try:
         if isinstance(cluster, str | os.PathLike):
             where = os.fspath(cluster)
-            if where.endswith(".json") or os.path.isfile(where):
+            if is_scheduler_file(where):
                 if not os.path.isfile(where):
                     raise ExecutionError(
                         f"there is no scheduler file {where}. Start the scheduler with "
@@ -71,23 +73,16 @@ def connect(cluster: Any) -> tuple[Client, bool]:
         if isinstance(getattr(cluster, "scheduler_address", None), str):
             _refuse_asynchronous(cluster)
             return Client(cluster, set_as_default=False), True
-        if callable(getattr(cluster, "get_client", None)):
-            _refuse_asynchronous(cluster)
-            client = cluster.get_client()
-            _refuse_asynchronous(client)
-            return client, True
-    except OSError as error:
+        _refuse_asynchronous(cluster)
+        client = cluster.get_client()
+        _refuse_asynchronous(client)
+        return client, True
+    except (OSError, ValueError) as error:
         raise ExecutionError(
             f"no Dask scheduler answers at {cluster}: {error}. Check the address and that the "
             "scheduler runs.",
             option="cluster",
         ) from error
-    raise ExecutionError(
-        f"cluster={cluster!r} is a {type(cluster).__name__}. It must be a distributed Client, the "
-        'address of a scheduler ("tcp://host:8786"), the path of a scheduler file, or a Dask '
-        "cluster object.",
-        option="cluster",
-    )
 
 
 def _refuse_asynchronous(owner: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import MemoryPlan
+from laddu_dask.runtime.cluster_form import refuse_other_forms
 
 BackendName = Literal["auto", "interpreter", "cpu", "gpu"]
 Precision = Literal["f64", "f32"]
@@ -57,7 +59,8 @@ class Execution:
         None: in this process, without scheduler or open port. Else a Dask client, the address of a
         scheduler, the path of a scheduler file, or a Dask cluster object.
     partitions
-        Number of partitions of each data set; None chooses. Results do not depend on it.
+        Number of partitions of each data set; None chooses. Results do not depend on it. Fewer are
+        made when there would be less than 1024 events, the unit of all sums, in each.
     """
 
     backend: BackendName = "auto"
@@ -92,12 +95,10 @@ class Execution:
                 )
         for option in ("threads", "chunk_events", "partitions"):
             value = getattr(self, option)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < 1
-            ):
-                raise ExecutionError(
-                    f"{option} must be a positive integer or None, got {value!r}", option=option
-                )
+            if value is not None:
+                object.__setattr__(self, option, _count(option, value))
+        if self.cluster is not None:
+            refuse_other_forms(self.cluster)
         object.__setattr__(self, "memory", MemoryPlan.parse(self.memory))
 
     @property
@@ -113,3 +114,16 @@ class Execution:
         if hasattr(os, "sched_getaffinity"):
             return len(os.sched_getaffinity(0))
         return os.cpu_count() or 1
+
+
+def _count(option: str, value: Any) -> int:
+    """A positive integer of any integer type, NumPy's among them."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ExecutionError(
+            f"{option} must be a positive integer or None, got {value!r}", option=option
+        )
+    return number

@@ -54,10 +54,17 @@ def cut_points(fragment_rows: list[int], count: int) -> list[int]:
 
 
 def partition_dataset(dataset: Dataset, count: int) -> tuple[Partition, ...]:
-    """Cut a data set into `count` partitions; some are empty when there are few events."""
-    points = cut_points([fragment.rows for fragment in dataset.fragments], count)
+    """Cut a data set into partitions with events: `count` of them, or fewer if there are too few.
+
+    A tile is not divided, so more partitions than tiles would only be empty. A data set without
+    events has one partition, which says so.
+    """
+    rows = [fragment.rows for fragment in dataset.fragments]
+    points = cut_points(rows, max(min(count, -(-sum(rows) // TILE)), 1))
     partitions = []
     for start, stop in pairwise(points):
+        if start == stop and points[-1] > 0:
+            continue
         pieces = []
         for fragment in dataset.fragments:
             low = max(start, fragment.offset)

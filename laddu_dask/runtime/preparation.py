@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms
-from laddu_dask.data import Batch
+from laddu_dask.data import Batch, Fragment
 from laddu_dask.data.repack import repack
 from laddu_dask.errors import AssumptionError, DataError
 from laddu_dask.kernels import get_backend, padded
@@ -114,7 +114,7 @@ class StreamingPartition:
     def weights(self) -> Iterator[Array]:
         """Weights of the events; no other column is read."""
         for fragment in self.partition.fragments:
-            for batch in fragment.read((), self.recipe.chunk_events):
+            for batch in _batches(self.recipe, fragment, ()):
                 yield batch.weights
 
 
@@ -154,7 +154,7 @@ def _read(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Itera
     """Read fragment by fragment, and check that each has the rows that it promised."""
     for fragment in partition.fragments:
         rows = 0
-        for batch in fragment.read(columns, recipe.chunk_events):
+        for batch in _batches(recipe, fragment, columns):
             rows += batch.weights.shape[0]
             yield batch
         if rows != fragment.rows:
@@ -162,7 +162,18 @@ def _read(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Itera
                 f"{recipe.label}: {fragment.label} gave {rows} events where its description "
                 f"promised {fragment.rows}; it changed while it was in use, open it again",
                 file=fragment.file,
+                label=recipe.label,
             )
+
+
+def _batches(recipe: Recipe, fragment: Fragment, columns: Sequence[str]) -> Iterator[Batch]:
+    """Read a fragment; an error says for which data set of which term it was read."""
+    try:
+        yield from fragment.read(columns, recipe.chunk_events)
+    except DataError as error:
+        raise DataError(
+            f"{recipe.label}: {error}", **{**error.context, "label": recipe.label}
+        ) from error
 
 
 def _verify(recipe: Recipe, rows: Array) -> None:

@@ -217,7 +217,8 @@ class Reducer:
             if total.first_bad is None and total.count != item.dataset.n_events:
                 raise DataError(
                     f"{item.label}: {total.count} events were summed, the sources promised "
-                    f"{item.dataset.n_events}; a file changed while it was in use"
+                    f"{item.dataset.n_events}; a file changed while it was in use",
+                    label=item.label,
                 )
         return results
 

@@ -97,6 +97,27 @@ def test_bad_options(tmp_path: Path, arguments: list[str], text: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("where", ["file", "file/below", "file/below/it"])
+def test_unusable_output(tmp_path: Path, where: str) -> None:
+    """One line with path and cure before any work, no traceback."""
+    (tmp_path / "file").write_text("precious")
+    result = run("--output", str(tmp_path / where))
+    assert result.exit_code == 1
+    (line,) = result.output.splitlines()
+    assert line.startswith(f"Error: cannot write into the folder {tmp_path / where}: ")
+    assert "choose another one" in line
+    assert isinstance(result.exception, SystemExit)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("where", ["/proc", "/proc/none/below"])
+def test_output_where_no_file_can_be(where: str) -> None:
+    result = run("--output", where)
+    assert result.exit_code == 1
+    (line,) = result.output.splitlines()
+    assert line.startswith(f"Error: cannot write into the folder {where}: ")
+
+
 def test_pseudo_data_are_seeded() -> None:
     """One seed, one sample; the events are rows of the sample with unit weights."""
     mc, (model, _) = sample(), build()

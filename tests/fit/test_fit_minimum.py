@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -311,10 +312,18 @@ def test_unknown_method() -> None:
         fit(Toy(scale_only, [Spec("a", 1.0)]), method="simplex")
 
 
-@pytest.mark.parametrize("limit", [0, -3])
-def test_senseless_limit(limit: int) -> None:
-    with pytest.raises(ParameterError, match="max_evaluations"):
-        fit(Toy(scale_only, [Spec("a", 1.0)]), max_evaluations=limit)
+@pytest.mark.parametrize("limit", [0, -3, 2.5, 100.0, "100", True, math.nan])
+def test_senseless_limit(limit: Any) -> None:
+    toy = Toy(scale_only, [Spec("a", 1.0)])
+    with pytest.raises(ParameterError, match="max_evaluations is .*an integer of at least 1") as at:
+        fit(toy, max_evaluations=limit)
+    assert at.value.option == "max_evaluations"
+    assert toy.points == []
+
+
+def test_limit_of_any_integer_type() -> None:
+    toy = Toy(rosenbrock, [Spec("x", -1.2), Spec("y", 1.0)])
+    assert fit(toy, max_evaluations=np.int64(25)).n_evaluations == 25  # type: ignore[arg-type]
 
 
 def test_nothing_to_fit() -> None:

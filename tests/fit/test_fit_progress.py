@@ -11,7 +11,7 @@ import pytest
 from fit_toys import Spec, Toy, rosenbrock
 from rich.console import Console
 
-from laddu_dask.errors import EvaluationError
+from laddu_dask.errors import EvaluationError, ParameterError
 from laddu_dask.fit import PlainProgress, ProgressState, RichProgress, fit, quiet
 from laddu_dask.fit.progress import choose_progress
 
@@ -102,3 +102,13 @@ def test_quiet_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
     """Also for an objective without end, about which Minuit would complain on standard error."""
     fit(Toy(lambda p: (p[0], np.ones(1)), [Spec("p", 1.0)]))
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("progress", ["yes", "", True, 5.0])
+def test_what_is_no_progress(progress: object) -> None:
+    """Refused before any evaluation."""
+    toy = valley()
+    with pytest.raises(ParameterError, match=r'progress=.* is not one of None, "auto"') as caught:
+        fit(toy, progress=progress)  # type: ignore[arg-type]
+    assert caught.value.option == "progress"
+    assert toy.points == []

@@ -142,6 +142,11 @@ def test_failure_while_writing_leaves_nothing(
         good().save(path, overwrite=True)
     assert path.read_text() == "precious"
     assert os.listdir(tmp_path) == ["fit.json"]
+    path.unlink()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left"):
+        good().save(path)
+    assert os.listdir(tmp_path) == []
 
 
 def test_missing_folder_and_folder_as_file(tmp_path: Path) -> None:

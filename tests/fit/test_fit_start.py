@@ -47,9 +47,9 @@ def test_bounds_are_inclusive() -> None:
 @pytest.mark.parametrize(
     ("initial", "text"),
     [
-        ({"rho phas": 1.0}, "no parameter 'rho phas'; did you mean 'rho phase'"),
-        ({"zzz": 1.0}, "no parameter 'zzz'. Free parameters: rho magnitude, rho phase, mass"),
-        ({"width": 0.2}, "parameter 'width' is fixed"),
+        ({"rho phas": 1.0}, "unknown parameter 'rho phas'; did you mean 'rho phase'?"),
+        ({"zzz": 1.0}, "unknown parameter 'zzz' (free parameters: rho magnitude, rho phase, mass)"),
+        ({"width": 0.2}, "parameter 'width' is fixed and takes no value here"),
         ([1.0, 2.0], "2 start values for 3 free parameters: rho magnitude, rho phase, mass"),
         ([1.0, 2.0, 3.0, 4.0], "4 start values for 3 free parameters"),
         ([1.0, math.nan, 3.0], "start of parameter 'rho phase' is nan"),

@@ -150,13 +150,13 @@ def test_order_of_the_events(backend: Any) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(
-    partitions=st.sampled_from([1, 2, 5, 13, 100, 601]),
+    partitions=st.sampled_from([1, 2, 5, 13, 100, 601, 10**9]),
     chunk=st.one_of(st.none(), st.integers(60, 6000)),
     threads=st.integers(1, 3),
     storage=st.sampled_from(STORAGES),
 )
 def test_random_cuts(partitions: int, chunk: int | None, threads: int, storage: Any) -> None:
-    """DK-15: also with more partitions than events in the smaller sample."""
+    """DK-15: also with more partitions asked for than tiles, and than events, to fill them."""
     execution = ld.Execution(
         backend="cpu",
         partitions=partitions,

@@ -20,6 +20,7 @@ from two_wave_case import asimov, bits, sample, two_waves
 
 import laddu_dask as ld
 from laddu_dask.errors import EvaluationError, ExecutionError
+from laddu_dask.fit import ProgressState
 from laddu_dask.runtime.worker_plugin import PartitionService
 
 pytestmark = pytest.mark.cluster
@@ -94,10 +95,34 @@ def test_an_address_where_nobody_listens() -> None:
     assert at.value.option == "cluster"
 
 
-def test_what_is_not_a_cluster() -> None:
-    with pytest.raises(ExecutionError, match="cluster=4 is a int") as caught:
-        two_waves(ld.Execution(cluster=4)).value()
-    assert caught.value.option == "cluster"
+def test_an_address_that_dask_cannot_read() -> None:
+    with (
+        two_waves(ld.Execution(cluster="parrot://127.0.0.1:9")) as likelihood,
+        pytest.raises(ExecutionError, match=r"answers at parrot://127\S*: unknown address scheme"),
+    ):
+        likelihood.value()
+
+
+@pytest.mark.parametrize("by_address", [True, False])
+def test_a_scheduler_that_ends_during_a_fit(by_address: bool) -> None:
+    """The error says what to do, then and ever after, and a new likelihood goes on from there."""
+    quickly = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
+    reached: list[ProgressState] = []
+    with quickly, two_workers() as (cluster, client):
+        given = cluster.scheduler_address if by_address else client
+        with two_waves(ld.Execution(backend="interpreter", cluster=given)) as likelihood:
+
+            def progress(state: ProgressState) -> None:
+                reached.append(state)
+                if len(reached) == 3:
+                    cluster.close()
+
+            for _ in range(2):
+                with pytest.raises(
+                    ExecutionError, match=r"make a new likelihood .*A fit can begin at the last"
+                ) as caught:
+                    likelihood.fit(progress=progress)
+                assert caught.value.option == "cluster"
 
 
 def test_two_likelihoods_at_once(client: Client) -> None:
@@ -178,12 +203,16 @@ def kill_one(cluster: LocalCluster) -> None:
 
 @pytest.mark.parametrize("storage", ["resident", "streaming"])
 def test_workers_killed_between_and_during_evaluations(storage: Any) -> None:
-    """DK-15, DK-16: the bits are the same, and an error stays an error of the model."""
-    expected = local(backend="interpreter")
+    """DK-15, DK-16: the bits are the same, and an error stays an error of the model.
+
+    The data are five tiles, so that both workers hold some of them.
+    """
+    with two_waves(ld.Execution(backend="interpreter"), data=asimov()) as alone:
+        expected = bits(alone)
     with two_workers() as (cluster, client):
         options: dict[str, Any] = {"storage": storage, "partitions": 8, "chunk_events": 20}
         execution = ld.Execution(backend="interpreter", cluster=client, **options)
-        with two_waves(execution) as likelihood:
+        with two_waves(execution, data=asimov()) as likelihood:
             assert bits(likelihood) == expected
             kill_one(cluster)
             assert bits(likelihood) == expected

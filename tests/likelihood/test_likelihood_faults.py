@@ -69,6 +69,12 @@ def changed(values: Any, *places: tuple[int, float]) -> np.ndarray:
     return result
 
 
+def check_origin(error: LadduError, path: Path) -> None:
+    """The text begins with term and role; the file is a field."""
+    assert str(error).startswith(f"signal/accepted_mc: {path} ")
+    assert (error.label, error.file) == ("signal/accepted_mc", str(path))
+
+
 # columns and files -------------------------------------------------------------------------
 
 
@@ -154,7 +160,21 @@ def test_a_file_replaced_before_it_is_read(
         pytest.raises(DataError, match=r"mc\.parquet is not the file it was.*Open") as caught,
     ):
         broken.value()
-    assert caught.value.file == str(path)
+    check_origin(caught.value, path)
+
+
+@STORAGES
+def test_a_truncated_file(where: Client | None, storage: str, tmp_path: Path) -> None:
+    """Shorter than it was when it was opened."""
+    path = write(tmp_path / "mc.parquet", x=GOOD)
+    opened = ld.read_parquet(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with (
+        likelihood(where, mc=opened, storage=storage) as broken,
+        pytest.raises(DataError, match=r"is not the file it was .*bytes, then") as caught,
+    ):
+        broken.value()
+    check_origin(caught.value, path)
 
 
 def test_a_file_replaced_between_two_passes(where: Client | None, tmp_path: Path) -> None:
@@ -171,7 +191,7 @@ def test_a_file_replaced_between_two_passes(where: Client | None, tmp_path: Path
         with pytest.raises(DataError, match=r"mc\.parquet is not the file it was") as caught:
             streaming.value()
         assert resident.value() == value
-    assert caught.value.file == str(path)
+    check_origin(caught.value, path)
 
 
 @STORAGES
@@ -181,7 +201,7 @@ def test_a_file_that_is_gone(where: Client | None, storage: str, tmp_path: Path)
         path.unlink()
         with pytest.raises(DataError, match=r"mc\.parquet cannot be found on the machine") as at:
             broken.value()
-    assert at.value.file == str(path)
+    check_origin(at.value, path)
 
 
 @STORAGES

@@ -158,7 +158,21 @@ def test_nan_as_a_start() -> None:
         pytest.raises(ParameterError, match="'b' is nan") as caught,
     ):
         likelihood.fit({"b": float("nan")})
-    assert caught.value.parameter == "b"
+    assert caught.value.name == "b"
+
+
+@pytest.mark.parametrize("name", ["alpa", "zzz", "f"])
+def test_names_are_refused_in_the_same_words(name: str) -> None:
+    """By a likelihood and by a fit: unknown, nearly right, fixed."""
+    model = line("alpha", "b") + ld.parameter("f", fixed=1)
+    with ld.Likelihood([nll(model)], QUICK) as likelihood:
+        refusals = []
+        for call in (likelihood.value, likelihood.fit):
+            with pytest.raises(ParameterError, match=f"parameter '{name}'") as caught:
+                call({name: 1.0})
+            assert caught.value.name == name
+            refusals.append(str(caught.value))
+    assert refusals[0] == refusals[1]
 
 
 def test_infinite_parameters_have_no_value() -> None:
@@ -178,7 +192,7 @@ def test_start_outside_its_bounds() -> None:
         with pytest.raises(ParameterError, match=r"'a' is 1.5, outside its bounds \[0, 1\]") as at:
             likelihood.fit([1.5])
         assert np.isfinite(likelihood.value([1.5]))
-    assert (at.value.parameter, at.value.value) == ("a", 1.5)
+    assert (at.value.name, at.value.value) == ("a", 1.5)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 import pytest
 
 from laddu_dask import Execution, MemoryPlan
@@ -43,6 +44,48 @@ def test_numbers_that_cannot_be_counts(option: str, value: Any) -> None:
     with pytest.raises(ExecutionError, match=f"{option} must be a positive integer") as caught:
         Execution(**{option: value})
     assert caught.value.option == option
+
+
+@pytest.mark.parametrize("option", ["threads", "chunk_events", "partitions"])
+def test_counts_of_any_integer_type(option: str) -> None:
+    """NumPy's too; what is kept is Python's."""
+    kept = getattr(Execution(**{option: np.int64(2)}), option)
+    assert kept == 2
+    assert type(kept) is int
+
+
+@pytest.mark.parametrize(
+    ("cluster", "what"),
+    [
+        ("nonsense", "'nonsense' is neither an address nor a scheduler file"),
+        ("", "'' is neither"),
+        ("head-node:", "'head-node:' is neither"),
+        ("tcp://", "'tcp://' is neither"),
+        ("scheduler.yaml", "'scheduler.yaml' is neither"),
+        (4, "4 is a int"),
+        (b"tcp://head-node:8786", "is a bytes"),
+        (["tcp://head-node:8786"], "is a list"),
+    ],
+)
+def test_what_is_not_a_cluster(cluster: Any, what: str) -> None:
+    """Refused when it is written down, with the value and the forms that there are."""
+    with pytest.raises(ExecutionError) as caught:
+        Execution(cluster=cluster)
+    text = str(caught.value)
+    assert text.startswith("cluster=")
+    assert what in text
+    for form in ("distributed Client", '"tcp://host:8786"', "scheduler file", "cluster object"):
+        assert form in text
+    assert caught.value.option == "cluster"
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    ["tcp://10.0.0.1:8786", "tls://head-node:8786", "head-node:8786", "[::1]:8786", "s.json"],
+)
+def test_what_looks_like_a_cluster(cluster: str) -> None:
+    """Whether anybody answers there is asked when something is evaluated."""
+    assert Execution(cluster=cluster).cluster == cluster
 
 
 def test_misspelt_options() -> None:

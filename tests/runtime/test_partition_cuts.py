@@ -51,7 +51,7 @@ def test_cuts_prefer_fragment_boundaries() -> None:
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 8000), st.integers(1, 450), st.integers(300, 2100))
 def test_partitions_hold_every_event_once(n: int, count: int, piece: int) -> None:
-    """In order, with the global index of their first event."""
+    """In order, with the global index of their first event, and none for nothing."""
     whole = ld.Dataset.from_arrays(scalars={"x": np.arange(float(n))})
     fragments = tuple(
         fragment.cut(start, min(start + piece, fragment.rows))
@@ -60,7 +60,8 @@ def test_partitions_hold_every_event_once(n: int, count: int, piece: int) -> Non
     )
     dataset = ld.Dataset(whole.schema, fragments, "pieces")
     partitions = partition_dataset(dataset, count)
-    assert len(partitions) == count
+    assert 1 <= len(partitions) <= max(min(count, -(-n // TILE)), 1)
+    assert all(partition.events for partition in partitions) or n == 0
     found: list[float] = []
     for partition in partitions:
         assert partition.first_event == len(found)
@@ -72,6 +73,22 @@ def test_partitions_hold_every_event_once(n: int, count: int, piece: int) -> Non
         found += np.concatenate(rows).tolist() if rows else []
         assert partition.first_event + partition.events == len(found)
     assert found == list(range(n))
+
+
+@pytest.mark.parametrize(
+    ("n", "count", "sizes"),
+    [
+        (3 * TILE, 3, [TILE] * 3),
+        (3 * TILE, 2, [2 * TILE, TILE]),
+        (3 * TILE + 5, 10**9, [TILE, TILE, TILE + 5]),
+        (1, 10**9, [1]),
+        (0, 10**9, [0]),
+    ],
+)
+def test_no_more_partitions_than_tiles(n: int, count: int, sizes: list[int]) -> None:
+    """More would be empty; a thousand million of them are made in no time."""
+    dataset = ld.Dataset.from_arrays(scalars={"x": np.zeros(n)})
+    assert [partition.events for partition in partition_dataset(dataset, count)] == sizes
 
 
 @pytest.mark.parametrize(
