@@ -32,8 +32,8 @@ BATCH_EVENTS = 16_384
 def likelihood(data: Path, accepted_mc: Path, client: Client) -> ld.Likelihood:
     """One term on the cluster, within the budget."""
     term = ld.NLL(model(), data=ld.read_parquet(data), accepted_mc=ld.read_parquet(accepted_mc))
-    # This intensity is separable: one pass over the Monte Carlo would do. "general" reads every event
-    # in every evaluation, as an intensity with free masses must.
+    # This intensity is separable: one pass over the Monte Carlo would do. "general" reads every
+    # event in every evaluation, as an intensity with free masses must.
     execution = ld.Execution(
         cluster=client, storage="streaming", memory=BUDGET, normalization="general"
     )
