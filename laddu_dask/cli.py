@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 
-_STARTED = time.perf_counter()  # before the imports of the command itself
-
-from pathlib import Path  # noqa: E402 - see above
-
-import click  # noqa: E402
+import click
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -68,7 +64,8 @@ def demo(
 
     stopwatch = Stopwatch()
     since_start = seconds_since_process_start()
-    stopwatch.add("start Python and import", since_start or time.perf_counter() - _STARTED)
+    if since_start is not None:
+        stopwatch.add("start Python and import", since_start)
     try:
         execution = Execution(
             backend=backend,  # type: ignore[arg-type]  # click has checked the choice

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from laddu_dask.compiler.assumptions import Assumptions, Property
@@ -70,7 +70,20 @@ class Term:
     @property
     def literal(self) -> complex | float | None:
         """The number, if this is a literal."""
-        return self.data if self.op == "literal" else None  # type: ignore[return-value]
+        return self.value if self.op == "literal" else None
+
+    @property
+    def value(self) -> complex | float:
+        """The number of a literal."""
+        assert isinstance(self.data, (float, complex))
+        return self.data
+
+    @property
+    def exponent(self) -> int:
+        """The exponent of an integer power."""
+        assert self.op == "pow"
+        assert isinstance(self.data, int)
+        return self.data
 
 
 def _is_one(value: complex | float) -> bool:
@@ -187,7 +200,7 @@ class Algebra:
         if term.literal is not None:
             return term.literal, []
         if term.op == "pow":
-            return 1.0, [(term.args[0], int(term.data))]  # type: ignore[call-overload]
+            return 1.0, [(term.args[0], term.exponent)]
         if term.op != "mul":
             return 1.0, [(term, 1)]
         literal: complex | float = 1.0
@@ -230,7 +243,9 @@ class Algebra:
             parts.append(self.lit(literal))
         return parts[0] if len(parts) == 1 else self.make("mul", _ordered(parts))
 
-    def _pair_conjugates(self, powers: dict[tuple[Term, bool], int], absorb: object) -> None:
+    def _pair_conjugates(
+        self, powers: dict[tuple[Term, bool], int], absorb: Callable[[Term], None]
+    ) -> None:
         for key in list(powers):
             base, positive = key
             if base.real or key not in powers:
@@ -244,9 +259,11 @@ class Algebra:
                 powers[each] -= sign * count
                 if not powers[each]:
                     del powers[each]
-            absorb(self.pow(self.norm_sqr(base), sign * count))  # type: ignore[operator]
+            absorb(self.pow(self.norm_sqr(base), sign * count))
 
-    def _even_powers(self, powers: dict[tuple[Term, bool], int], absorb: object) -> None:
+    def _even_powers(
+        self, powers: dict[tuple[Term, bool], int], absorb: Callable[[Term], None]
+    ) -> None:
         """``sqrt(x)**(2k) -> x**k`` and ``abs(z)**(2k) -> norm_sqr(z)**k``: no root is left."""
         for key in list(powers):
             base = key[0]
@@ -257,7 +274,7 @@ class Algebra:
             if exponent - 2 * half:
                 powers[key] = exponent - 2 * half
             square = base.args[0] if base.op == "sqrt" else self.norm_sqr(base.args[0])
-            absorb(self.pow(square, half))  # type: ignore[operator]
+            absorb(self.pow(square, half))
 
     def _assume_finite(self, parts: list[Term]) -> bool:
         """Whether ``0 x`` may go: x is a polynomial of values whose finiteness the run checks."""
@@ -270,7 +287,7 @@ class Algebra:
                     return False
                 if term.literal is None:
                     leaves.append(term)
-            elif term.op in _POLYNOMIAL or (term.op == "pow" and int(term.data) > 0):  # type: ignore[call-overload]
+            elif term.op in _POLYNOMIAL or (term.op == "pow" and term.exponent > 0):
                 stack.extend(term.args)
             else:
                 return False
@@ -290,7 +307,7 @@ class Algebra:
         if base.op == "mul":
             return self.mul([self.pow(arg, exponent) for arg in base.args])
         if base.op == "pow":
-            return self.pow(base.args[0], int(base.data) * exponent)  # type: ignore[call-overload]
+            return self.pow(base.args[0], base.exponent * exponent)
         if base.op in {"sqrt", "abs"} and abs(exponent) >= 2:
             return self.mul([self.make("pow", (base,), exponent)])
         return self.make("pow", (base,), exponent)
@@ -310,7 +327,7 @@ class Algebra:
         if term.op == "mul":
             return self.make("mul", _ordered([self.conj(arg) for arg in term.args]))
         if term.op == "pow":
-            return self.pow(self.conj(term.args[0]), int(term.data))  # type: ignore[call-overload]
+            return self.pow(self.conj(term.args[0]), term.exponent)
         if term.op in _COMMUTES:
             return self.make(term.op, (self.conj(term.args[0]),))
         if term.op == "power" and term.data is True:
@@ -328,7 +345,7 @@ class Algebra:
         if term.op == "mul":
             return self.mul([self.norm_sqr(arg) for arg in term.args])
         if term.op == "pow":
-            return self.pow(self.norm_sqr(term.args[0]), int(term.data))  # type: ignore[call-overload]
+            return self.pow(self.norm_sqr(term.args[0]), term.exponent)
         if term.op == "conj":
             return self.norm_sqr(term.args[0])
         other = self.conj(term)
@@ -346,7 +363,7 @@ class Algebra:
         if term.op == "mul":
             return self.mul([self.absolute(arg) for arg in term.args])
         if term.op == "pow":
-            return self.pow(self.absolute(term.args[0]), int(term.data))  # type: ignore[call-overload]
+            return self.pow(self.absolute(term.args[0]), term.exponent)
         if term.op == "conj":
             return self.absolute(term.args[0])
         return self.make("abs", (term,))

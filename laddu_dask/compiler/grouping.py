@@ -319,7 +319,7 @@ def _extreme(self: Grouping, term: Term) -> Pair:
 
 
 _RULES: dict[str, Callable[[Grouping, Term], Pair]] = {
-    "literal": lambda self, term: self._literal(term.data),  # type: ignore[arg-type]
+    "literal": lambda self, term: self._literal(term.value),
     "parameter": lambda self, term: Pair(
         self.graph.emit("parameter", payload=str(term.data)), None
     ),
@@ -329,7 +329,7 @@ _RULES: dict[str, Callable[[Grouping, Term], Pair]] = {
     "pow": lambda self, term: pairs.power(
         self.graph,
         self._pair(term.args[0]),
-        int(term.data),  # type: ignore[call-overload]
+        term.exponent,
     ),
     "conj": _unary(pairs.conj),
     "re": _unary(lambda g, a: Pair(pairs.re(g, a), None)),

@@ -120,8 +120,8 @@ class _Polynomials:
             return self.merge(operands)
         if term.op == "mul":
             return self._product(operands)
-        if term.op == "pow" and int(term.data) > 0:  # type: ignore[call-overload]
-            return self._product(operands * int(term.data))  # type: ignore[call-overload]
+        if term.op == "pow" and term.exponent > 0:
+            return self._product(operands * term.exponent)
         if term.op == "conj":
             return self._conj(operands[0])
         if term.op == "norm_sqr":
