@@ -57,7 +57,7 @@ class DataError(LadduError, ValueError):
 class EvaluationError(LadduError, ArithmeticError):
     """A model gave a value that a likelihood cannot use.
 
-    Fields: `term`, `role`, `event`, `value`, `expression`.
+    Fields: `term`, `role`, `event`, `value`, `expression`, `names` (of parameters).
     """
 
 

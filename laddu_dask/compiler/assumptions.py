@@ -16,6 +16,18 @@ from typing import Literal, NamedTuple
 Property = Literal["nonnegative", "negative", "finite", "open"]
 
 
+#: Regrouping multiplies what the written form keeps apart. Values within these powers of two cannot
+#: leave the exponent range in a product of two.
+SMALLEST, LARGEST = 2.0**-400, 2.0**400
+#: Stands for the range of all columns among the findings about events.
+RANGE = b"range"
+
+
+def is_moderate(value: float) -> bool:
+    """Zero, or far from both ends of the exponent range; false for NaN."""
+    return value == 0 or SMALLEST <= abs(value) <= LARGEST
+
+
 class Check(NamedTuple):
     """An assumption that was used.
 

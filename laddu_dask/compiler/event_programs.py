@@ -28,6 +28,9 @@ class EventPrograms:
         Number of cached columns, the weight not counted.
     checks
         Rows of `prepare` behind the cached columns, with the property that each must have.
+    regrouped
+        Whether the order of operations is not the written one, so that cached columns must be
+        moderate (see `laddu_dask.compiler.assumptions.is_moderate`).
     """
 
     columns: tuple[str, ...]
@@ -36,6 +39,7 @@ class EventPrograms:
     gradient: Program
     n_cached: int
     checks: tuple[Check, ...] = ()
+    regrouped: bool = False
 
     @cached_property
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from laddu_dask.compiler import pairs
-from laddu_dask.compiler.assumptions import Assumptions, Guard, Property
+from laddu_dask.compiler.assumptions import Assumptions, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
@@ -21,6 +21,9 @@ from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.separable import Product, separate
 from laddu_dask.expr.expression import Expr
 
+#: Sum of moduli over modulus of the sum, to which products may cancel: rounding stays below 1e-12.
+MOST_CANCELLATION = 4500.0
+
 
 @dataclass(frozen=True)
 class SeparableIntegral:
@@ -31,7 +34,8 @@ class SeparableIntegral:
     statistics
         Event programs without parameters: one row ``w E_k`` per statistic.
     instructions, outputs
-        Scalar program: parameters, then statistics -> value, gradient, guarded values.
+        Scalar program: parameters, then statistics -> value, sum of moduli, gradient, guarded
+        values, parameter factors.
     n_parameters
         Free parameters of the model.
     guards
@@ -50,13 +54,20 @@ class SeparableIntegral:
         return self.statistics.value.n_outputs
 
     def evaluate(self, parameters: Vector, statistics: Vector) -> tuple[float, Vector] | None:
-        """Value and gradient; None where a guard does not hold and the form is not valid."""
+        """Value and gradient; None where the form is not valid.
+
+        A guard does not hold, a factor may leave the exponent range in a product, or the products
+        cancel so far that rounding shows.
+        """
         inputs = [*parameters.tolist(), *statistics.tolist()]
-        results = run_scalar(self.instructions, inputs, self.outputs)
-        last = 1 + self.n_parameters
-        if not all(map(holds, self.guards, results[last:])):
+        value, size, *others = run_scalar(self.instructions, inputs, self.outputs)
+        gradient = np.array(others[: self.n_parameters], dtype=np.float64)
+        rest = others[self.n_parameters :]
+        n = len(self.guards)
+        valid = all(map(holds, self.guards, rest[:n])) and all(map(is_moderate, rest[n:]))
+        if not valid or not size <= MOST_CANCELLATION * abs(value):
             return None
-        return results[0], np.array(results[1:last], dtype=np.float64)
+        return (value, gradient) if np.isfinite(gradient).all() else None
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,7 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
         gradient=sums,
         n_cached=len(cached),
         checks=tuple(check._replace(value=len(cached) + i) for i, check in enumerate(checks)),
+        regrouped=True,
     )
     places = [statistics.index(value) for value in events]
     instructions, outputs = _scalar_program(g, products, factors, places, guards, layout)
@@ -130,11 +142,12 @@ def _scalar_program(
     """``sum factor P_k S_k`` with its gradient, from parameters and statistics."""
     scalar, renamed = copy_below(graph, [*factors, *(guard.value for guard in guards)])
     guarded_values = [renamed[guard.value] for guard in guards]
-    total = scalar.const(0.0)
+    total = size = scalar.const(0.0)
     for product, factor, place in zip(products, factors, places, strict=True):
         statistic = scalar.emit("column", payload=str(place))
         coefficient = scalar.mul(scalar.const(product.factor), renamed[factor])
-        total = scalar.add(total, scalar.mul(coefficient, statistic))
+        term = scalar.mul(coefficient, statistic)
+        total, size = scalar.add(total, term), scalar.add(size, scalar.call("abs", term))
     found = parameter_gradients(scalar, total, set())
     gradient = [found.get(name, scalar.const(0.0)) for name in layout.names]
     position = {name: i for i, name in enumerate(layout.names)}
@@ -143,5 +156,7 @@ def _scalar_program(
         for index, (op, _, payload) in enumerate(scalar.ops)
         if op in {"parameter", "column"}
     }
-    program = cut(scalar, [total, *gradient, *guarded_values], {}, leaves)
+    parameters = list(dict.fromkeys(renamed[factor] for factor in factors))
+    outputs = [total, size, *gradient, *guarded_values, *parameters]
+    program = cut(scalar, outputs, {}, leaves)
     return program.instructions, program.outputs

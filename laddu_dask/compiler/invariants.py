@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from laddu_dask.compiler.assumptions import Guard, Property
+from laddu_dask.compiler.assumptions import Guard, Property, is_moderate
 from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, live
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.program import cut
@@ -148,9 +148,14 @@ class Invariants:
         return self._forward(parameters)[0]
 
     def valid_frontier(self, parameters: Vector) -> Vector | None:
-        """The same, or None where the programs are not valid: a guard does not hold."""
+        """The same, or None where regrouped programs are not valid.
+
+        A guard does not hold, or a value is so large or small that a product of factors in another
+        order may leave the exponent range.
+        """
         values, guarded = self._forward(parameters)
-        return values if all(map(holds, self.guards, guarded)) else None
+        valid = all(map(holds, self.guards, guarded)) and all(map(is_moderate, values.tolist()))
+        return values if valid else None
 
     def _forward(self, parameters: Vector) -> tuple[Vector, list[float]]:
         values = run_scalar(*_call(self.forward, parameters.tolist()))
@@ -172,7 +177,7 @@ class Invariants:
 
 def holds(assumed: Property, value: float) -> bool:
     """Whether a parameter-only value has the property that a guard demands."""
-    return value >= 0 if assumed == "nonnegative" else math.isfinite(value)
+    return value >= 0 if assumed == "nonnegative" else is_moderate(value)
 
 
 def _call(

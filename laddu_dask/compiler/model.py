@@ -91,7 +91,15 @@ def compile_term(
         grouping = Grouping(algebra, distribute=distribute)
         (root,) = grouping.lower(term)
         candidates.append(
-            _assemble(grouping.graph, root, transform, layout, grouping.checks, grouping.guards)
+            _assemble(
+                grouping.graph,
+                root,
+                transform,
+                layout,
+                grouping.checks,
+                grouping.guards,
+                regrouped=True,
+            )
         )
     return min(candidates, key=lambda candidate: cost(candidate.programs))
 
@@ -103,6 +111,8 @@ def _assemble(
     layout: ParameterLayout,
     checks: Sequence[Check] = (),
     guards: Sequence[Guard] = (),
+    *,
+    regrouped: bool = False,
 ) -> CompiledModel:
     """Cut the three programs out of a lowered graph."""
     guarded: set[int] = set()
@@ -133,6 +143,7 @@ def _assemble(
         gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
         n_cached=len(cached),
         checks=tuple(check._replace(value=len(cached) + row) for row, check in enumerate(checks)),
+        regrouped=regrouped,
     )
     invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
     return CompiledModel(layout, invariants, programs)

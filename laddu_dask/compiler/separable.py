@@ -74,7 +74,9 @@ def _pack(algebra: Algebra, polynomial: Polynomial) -> list[Product]:
         done.add(parameters)
         other = algebra.conj(parameters)
         factor = 1.0
-        if other is not parameters and polynomial.get(other) is algebra.conj(events):
+        # A conjugate need not fold as its original did: sqrt(z)**2 is z, conj(sqrt(z))**2 stays.
+        pending = other is not parameters and other not in done
+        if pending and polynomial.get(other) is algebra.conj(events):
             done.add(other)
             factor = 2.0
         products.append(Product(factor, parameters, events, "re"))

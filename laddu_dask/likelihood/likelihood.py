@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import ParameterLayout
-from laddu_dask.errors import DataError, ParameterError
+from laddu_dask.errors import DataError, EvaluationError, ParameterError
 from laddu_dask.expr import ParameterSpec
 from laddu_dask.kernels import Accumulator
 from laddu_dask.likelihood.diagnosis import BadEvent
@@ -180,9 +181,28 @@ class Likelihood:
                 assert data.gradient is not None
                 slope = term.integral_slope(mc.value, yields[index])
                 gradient[self._places[index]] += slope * mc.gradient - 2.0 * data.gradient
+        self._check_finite(total, gradient)
         self._evaluations += 1
         self._evaluation_seconds += time.perf_counter() - started
         return total, gradient
+
+    def _check_finite(self, total: float, gradient: Vector | None) -> None:
+        """Events may all be finite and the combination of their sums still overflow."""
+        if not math.isfinite(total):
+            raise EvaluationError(
+                f"the sums over events combine to an objective of {total}; scale the intensity "
+                "or the weights",
+                value=total,
+            )
+        if gradient is not None and not np.isfinite(gradient).all():
+            where = np.flatnonzero(~np.isfinite(gradient))
+            names = [self.parameter_names[k] for k in where]
+            raise EvaluationError(
+                f"the derivative of the objective is not finite for {', '.join(names)}; scale "
+                "the intensity, or bound these parameters away from this point",
+                value=float(gradient[where[0]]),
+                names=names,
+            )
 
     def _prepare(self) -> list[float]:
         """Open the session and sum the data weights, once."""

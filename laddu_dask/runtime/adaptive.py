@@ -163,7 +163,9 @@ class AdaptiveReducer:
                 part = PassSum(integral[0], integral[1] if mode == "gradient" else None, None)
             separable.append(part)
             for model in form.per_event:
-                frontier = model.invariants.valid_frontier(values)
+                regrouped = model.programs.regrouped
+                find = model.invariants.valid_frontier if regrouped else model.invariants.frontier
+                frontier = find(values)
                 if frontier is None:
                     return None
                 frontiers.append(frontier)

@@ -465,12 +465,20 @@ class _Resources:
             loop.add_callback(self._release_and_close)
 
     async def _release(self) -> None:
-        self.prepared.release()
+        keys = self.prepared.release()
         if self.sign_of_life is not None:
             self.sign_of_life.release()
         stop_listening(self.client, self.hints)
         with suppress(ValueError):  # closed before the plugin was registered
             await self.client.unregister_worker_plugin(plugin_name(self.session))
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._forgotten(keys), CLOSE_SECONDS)
+
+    async def _forgotten(self, keys: tuple[str, ...]) -> None:
+        """Return when the scheduler knows none of the keys: it is told in batches, not at once."""
+        scheduler = self.client.scheduler
+        while scheduler is not None and any((await scheduler.who_has(keys=keys)).values()):
+            await asyncio.sleep(0.002)
 
     async def _release_and_close(self) -> None:
         with suppress(OSError, TimeoutError):

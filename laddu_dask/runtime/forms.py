@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import Assumptions, CompiledModel, SeparableIntegral, Transform
+from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.data import Dataset
 from laddu_dask.kernels import Accumulator
 from laddu_dask.runtime.model import Model
@@ -66,7 +67,13 @@ class PassForm:
 def choose_form(
     item: ModelPass, assumptions: Assumptions, *, separate: bool, verify: bool
 ) -> PassForm:
-    """Separate an integral if that is wanted and possible; regroup what is left."""
+    """Separate an integral if that is wanted and possible; regroup what is left.
+
+    Columns at the ends of the exponent range leave the written form, which multiplies in the order
+    of the user.
+    """
+    if assumptions.is_open(RANGE):
+        return PassForm(None, item.model.compiled(item.transform))
     if item.transform == "linear" and separate:
         form = item.model.integral(assumptions)
         if form.separable is not None:

@@ -15,9 +15,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.runtime.partitions import Partition
-from laddu_dask.runtime.preparation import PreparedPartition, Recipe
+from laddu_dask.runtime.preparation import PreparedPartition, Recipe, RejectedPartition
 
 Array = npt.NDArray[np.float64]
 
@@ -82,7 +83,11 @@ class ReductionPayload:
         backend = get_backend(recipe.backend)
         for program in (recipe.programs.value, recipe.programs.gradient):
             backend.compile(program, "reduce")
-        return Prepared(pass_index, recipe.prepare(events))
+        try:
+            return Prepared(pass_index, recipe.prepare(events))
+        except AssumptionError as error:
+            # Ordinary data, another form: told by the evaluation, not by a task that fails.
+            return Prepared(pass_index, RejectedPartition(error))
 
     def evaluate(
         self,

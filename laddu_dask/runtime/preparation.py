@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms
+from laddu_dask.compiler.assumptions import LARGEST, RANGE, SMALLEST
 from laddu_dask.data import Batch, Fragment
 from laddu_dask.data.repack import repack
 from laddu_dask.errors import AssumptionError, DataError
@@ -118,7 +119,24 @@ class StreamingPartition:
                 yield batch.weights
 
 
-PreparedPartition = ResidentPartition | StreamingPartition
+class RejectedPartition:
+    """Events that contradict what the programs take for granted; every use says so."""
+
+    first_event = 0
+
+    def __init__(self, error: AssumptionError) -> None:
+        self.error = error
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Raise the contradiction."""
+        raise self.error
+
+    def weights(self) -> Iterator[Array]:
+        """Raise the contradiction."""
+        raise self.error
+
+
+PreparedPartition = ResidentPartition | StreamingPartition | RejectedPartition
 
 
 def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
@@ -178,18 +196,26 @@ def _batches(recipe: Recipe, fragment: Fragment, columns: Sequence[str]) -> Iter
 
 def _verify(recipe: Recipe, rows: Array) -> None:
     """Check what the programs take for granted about event values."""
+    programs = recipe.programs
     findings: dict[str, str] = {}
-    for check in recipe.programs.checks:
+    for check in programs.checks:
         values = rows[check.value]
         if check.property == "finite":
-            bad = ~np.isfinite(values)
+            contradicted = not (np.abs(values) <= LARGEST).all()
         elif check.property == "negative":
-            bad = values >= 0
+            contradicted = bool((values >= 0).any())
         else:
-            bad = values < 0
-        if bad.any():
-            all_negative = check.property == "nonnegative" and bad.all()
-            findings[check.digest.hex()] = "negative" if all_negative else "open"
+            contradicted = bool((values < 0).any())
+        if contradicted:
+            # NaN has no sign: whatever is assumed, it stays NaN.
+            negative = check.property == "nonnegative" and not (values >= 0).any()
+            findings[check.digest.hex()] = "negative" if negative else "open"
+    if programs.regrouped:
+        sizes = np.abs(rows[: programs.n_cached])
+        with np.errstate(invalid="ignore"):
+            extreme = ((sizes < SMALLEST) & (sizes > 0)) | ((sizes > LARGEST) & (sizes < np.inf))
+        if extreme.any():
+            findings[RANGE.hex()] = "open"
     if findings:
         raise AssumptionError(
             f"{recipe.label}: events contradict {len(findings)} assumptions of the compiled form",

@@ -268,12 +268,14 @@ class PreparedPartitions:
 
     # ---------------------------------------------------------------------------------- end
 
-    def release(self) -> None:
-        """Let the cluster forget everything."""
-        for future in chain(chain.from_iterable(self.copies.values()), self._moves.values()):
+    def release(self) -> tuple[str, ...]:
+        """Let the cluster forget everything; returns the keys of what it should forget."""
+        futures = [*chain.from_iterable(self.copies.values()), *self._moves.values()]
+        for future in futures:
             future.release()
         self.copies = {partition: [] for partition in self.copies}
         self._moves = {}
+        return tuple(future.key for future in futures)
 
 
 def _explain(partition: int, error: BaseException) -> LadduError:

@@ -196,3 +196,24 @@ def test_a_fit_has_the_same_bits_too() -> None:
     usual = fitted()
     assert fitted(partitions=17, threads=1) == usual
     assert fitted(storage="streaming", partitions=3, chunk_events=777) == usual
+
+
+@pytest.mark.parametrize("signs", ["negative", "mixed"])
+def test_an_undefined_value_has_no_sign(signs: str) -> None:
+    """What is assumed of a column with a NaN in it does not depend on the partition it is in."""
+    x = np.linspace(-1.0, -0.1, 5000)
+    x[1234] = np.nan
+    if signs == "mixed":
+        x[3000:4000] *= -1
+    column, coupling = ld.scalar("x"), ld.parameter("c", initial=0.7)
+    defined = column**2 >= 0
+    intensity = ld.where(defined, (coupling * column.sqrt() + 0.3).norm_sqr(), 0.5) + 0.1
+    sample = ld.Dataset.from_arrays(scalars={"x": x})
+    found = set()
+    for partitions, chunk in ((1, None), (1, 1000), (3, 7), (17, None)):
+        execution = ld.Execution(partitions=partitions, chunk_events=chunk, normalization="general")
+        term = ld.NLL(ld.Model(intensity), data=sample, accepted_mc=sample)
+        with ld.Likelihood([term], execution) as likelihood:
+            value, gradient = likelihood.value_and_gradient()
+            found.add((value.hex(), *(float(g).hex() for g in gradient)))
+    assert len(found) == 1

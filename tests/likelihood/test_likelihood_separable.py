@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from distributed import Client
+from numpy.typing import NDArray
 from two_wave_case import bits, expected, intensity, sample, two_waves
 
 import laddu_dask as ld
@@ -140,3 +141,58 @@ def test_fit(where: Client | None) -> None:
     assert result.converged
     np.testing.assert_allclose(result.values, case["minimum"], atol=1e-8)
     assert result.objective == pytest.approx(case["objective"], rel=1e-13)
+
+
+P, Q = ld.parameter("p", initial=0.3), ld.parameter("q", initial=0.7)
+MASS, OTHER = ld.scalar("m"), ld.scalar("y")
+BREAKUP = (1 - 1 / MASS**2).sqrt()
+PHASES = np.linspace(0.0, 1.0, 3000)
+ROOTS = {"m": np.linspace(0.8, 2.0, 3000)}
+
+
+@pytest.mark.parametrize(
+    ("intensity", "columns", "point"),
+    [
+        # A root that is imaginary below threshold, and its square, which is real everywhere.
+        ((ld.complex(P, Q) * BREAKUP).real() ** 2 + 0.1, ROOTS, [0.3, 0.7]),
+        (((P + Q * BREAKUP) * BREAKUP).norm_sqr() + 0.1, ROOTS, [0.3, 0.7]),
+        ((ld.complex(P, Q) * BREAKUP).imag() ** 2 + 0.1, ROOTS, [0.3, 0.7]),
+        # Multiplied out, twelve digits cancel.
+        ((MASS - P) ** 2 + Q**2, {"m": 1e6 + np.sin(7 * PHASES)}, [1e6, 0.7]),
+        # Multiplied out, the square of m overflows though no written value does.
+        (
+            (P * MASS * OTHER + Q * OTHER * 1e8).norm_sqr(),
+            {"m": np.full(3000, 1e160), "y": 1e-161 * (1 + PHASES)},
+            [0.3, 0.7],
+        ),
+    ],
+    ids=["real part of a root", "root times root", "imaginary part", "cancellation", "range"],
+)
+def test_multiplied_out_equals_the_sum_over_events(
+    intensity: ld.Expr, columns: dict[str, NDArray[Any]], point: list[float]
+) -> None:
+    """Where the statistics cannot hold twelve digits, the events are summed instead."""
+    data = ld.Dataset.from_arrays(scalars={name: v[::7] for name, v in columns.items()})
+    mc = ld.Dataset.from_arrays(scalars=columns)
+    found = []
+    for normalization in ("auto", "general"):
+        execution = ld.Execution(normalization=normalization)  # type: ignore[arg-type]
+        term = ld.NLL(ld.Model(intensity), data=data, accepted_mc=mc)
+        with ld.Likelihood([term], execution) as likelihood:
+            value, gradient = likelihood.value_and_gradient(point)
+            found.append((value, *gradient.tolist()))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-11)
+
+
+def test_a_derivative_beyond_the_largest_number_is_refused() -> None:
+    """Every event is finite; the quotient of the sums is not."""
+    x = np.linspace(1.0, 2.0, 100)
+    data = ld.Dataset.from_arrays(scalars={"m": x}, weights=np.full(100, 1e60))
+    mc = ld.Dataset.from_arrays(scalars={"m": x}, weights=np.full(100, 1e-100))
+    model = ld.Model(1e-200 * MASS + 1e-203 * P)
+    with (
+        ld.Likelihood([ld.NLL(model, data=data, accepted_mc=mc)]) as likelihood,
+        pytest.raises(EvaluationError, match="derivative.*p") as caught,
+    ):
+        likelihood.value_and_gradient([0.5])
+    assert caught.value.names == ["p"]
