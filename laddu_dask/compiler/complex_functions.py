@@ -135,8 +135,13 @@ def _tanh(g: Graph, x: int, y: int) -> Parts:
 
 
 def _root_slope(g: Graph, x: int, y: int) -> Pair:
+    """``1 / (2 sqrt(z))``; 0 at 0, as for real roots."""
     u, v = g.call("csqrt_re", x, y), g.call("csqrt_im", x, y)
-    scale = g.div(g.const(0.5), g.add(g.mul(u, u), g.mul(v, v)))
+    size = g.add(g.mul(u, u), g.mul(v, v))
+    at_zero = g.emit("eq", size, g.const(0.0))
+    scale = g.select(
+        at_zero, g.const(0.0), g.div(g.const(0.5), g.select(at_zero, g.const(1.0), size))
+    )
     return Pair(g.mul(u, scale), g.neg(g.mul(v, scale)))
 
 

@@ -105,6 +105,19 @@ def test_the_branch_not_taken_spoils_nothing(expr: ld.Expr, slope: object, backe
     np.testing.assert_allclose(gradient[0], expected, rtol=1e-14)
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize(
+    "root", [(X - A).sqrt(), ld.complex(X - A, B).sqrt()], ids=["real", "complex"]
+)
+def test_the_slope_of_a_root_counts_as_zero_at_zero(root: ld.Expr, backend: str) -> None:
+    """Of both kinds of roots, whose slopes are equal elsewhere."""
+    x, at = np.array([0.75, 1.0, 1.25]), {"a": 1.0, "b": 0.0}
+    expr = (root + 1).norm_sqr() + 0 * B
+    _, gradient = value_and_gradient(expr, {"x": x}, at, backend)
+    # d |1 + sqrt(x - a)|**2 / da = 1 below a, and -1 - 1 / sqrt(x - a) above.
+    np.testing.assert_allclose(gradient[0], [1, 0, -3], rtol=1e-14, atol=1e-14)
+
+
 def test_branches_on_parameters() -> None:
     """The same for values of parameters alone, as reductions see them."""
     singular = ld.where(X < 0, A.log().real() + B, 2 * B) * X
