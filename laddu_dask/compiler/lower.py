@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from laddu_dask.compiler import pairs, powers, systems
+from laddu_dask.compiler.elements import each, elementwise, matrix_product
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.pairs import Pair
 from laddu_dask.expr.node import PREDICATES, Node, walk
@@ -64,41 +65,13 @@ def _leaf(g: Graph, node: Node, _: list[Elements]) -> Elements:
     return [Pair(g.emit("parameter", payload=node.data.name), None)]
 
 
-def _elementwise(function: Callable[[Graph, Pair, Pair], Pair]) -> Rule:
-    def rule(g: Graph, node: Node, operands: list[Elements]) -> Elements:
-        a, b = operands
-        size = max(len(a), len(b))
-        a = a * size if len(a) < size else a
-        b = b * size if len(b) < size else b
-        return [function(g, x, y) for x, y in zip(a, b, strict=True)]
-
-    return rule
-
-
-def _each(function: Callable[[Graph, Pair], Pair]) -> Rule:
-    def rule(g: Graph, node: Node, operands: list[Elements]) -> Elements:
-        return [function(g, x) for x in operands[0]]
-
-    return rule
-
-
-def _product(g: Graph, node: Node, operands: list[Elements]) -> Elements:
-    """matmul, matvec and dot: sums of products in index order, no conjugation."""
-    left, right = operands
-    inner = node.args[0].shape[-1]
-    columns = node.args[1].shape[1] if len(node.args[1].shape) == 2 else 1
-    result = []
-    for row in range(len(left) // inner):
-        for column in range(columns):
-            terms = [
-                pairs.mul(g, left[row * inner + k], right[k * columns + column])
-                for k in range(inner)
-            ]
-            total = terms[0]
-            for term in terms[1:]:
-                total = pairs.add(g, total, term)
-            result.append(total)
-    return result
+def _dot(g: Graph, factors: list[tuple[Pair, Pair]]) -> Pair:
+    """Products are added in index order."""
+    products = [pairs.mul(g, x, y) for x, y in factors]
+    total = products[0]
+    for product in products[1:]:
+        total = pairs.add(g, total, product)
+    return total
 
 
 def _root(function: Callable[..., Pair]) -> Rule:
@@ -151,25 +124,25 @@ _RULES: dict[str, Rule] = {
     "const": _leaf,
     "parameter": _leaf,
     "column": _leaf,
-    "add": _elementwise(pairs.add),
-    "sub": _elementwise(pairs.sub),
-    "mul": _elementwise(pairs.mul),
-    "div": _elementwise(pairs.div),
-    "neg": _each(pairs.neg),
-    "conj": _each(pairs.conj),
-    "real": _each(_real),
-    "imag": _each(_imag),
-    "norm_sqr": _each(lambda g, a: Pair(pairs.norm_sqr(g, a), None)),
-    "exp": _each(pairs.exp),
-    "sin": _each(pairs.sin),
-    "cos": _each(pairs.cos),
-    "tan": _each(pairs.tan),
-    "asin": _each(pairs.asin),
-    "atan": _each(pairs.atan),
-    "sinh": _each(pairs.sinh),
-    "cosh": _each(pairs.cosh),
-    "tanh": _each(pairs.tanh),
-    "abs": _each(lambda g, a: Pair(pairs.modulus(g, a), None)),
+    "add": elementwise(pairs.add),
+    "sub": elementwise(pairs.sub),
+    "mul": elementwise(pairs.mul),
+    "div": elementwise(pairs.div),
+    "neg": each(pairs.neg),
+    "conj": each(pairs.conj),
+    "real": each(_real),
+    "imag": each(_imag),
+    "norm_sqr": each(lambda g, a: Pair(pairs.norm_sqr(g, a), None)),
+    "exp": each(pairs.exp),
+    "sin": each(pairs.sin),
+    "cos": each(pairs.cos),
+    "tan": each(pairs.tan),
+    "asin": each(pairs.asin),
+    "atan": each(pairs.atan),
+    "sinh": each(pairs.sinh),
+    "cosh": each(pairs.cosh),
+    "tanh": each(pairs.tanh),
+    "abs": each(lambda g, a: Pair(pairs.modulus(g, a), None)),
     "minimum": _extreme,
     "maximum": _extreme,
     "power": _general_power,
@@ -183,9 +156,9 @@ _RULES: dict[str, Rule] = {
     "vector": _gather,
     "matrix": _gather,
     "element": _element,
-    "matmul": _product,
-    "matvec": _product,
-    "dot": _product,
+    "matmul": matrix_product(_dot),
+    "matvec": matrix_product(_dot),
+    "dot": matrix_product(_dot),
     "solve": lambda g, node, o: systems.emit(g, o[0], o[1]),
     "named": _same,
     "tagged": _same,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.compiler.elements import each, elementwise, matrix_product
 from laddu_dask.compiler.linear_forms import solution
 from laddu_dask.expr.node import Node, walk
 from laddu_dask.expr.parameters import ParameterSpec
@@ -97,33 +98,8 @@ def _leaf(a: Algebra, node: Node, _: list[Elements]) -> Elements:
     return [a.make("parameter", data=node.data.name)]
 
 
-def _elementwise(function: Callable[[Algebra, Term, Term], Term]) -> Rule:
-    def rule(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
-        left, right = operands
-        size = max(len(left), len(right))
-        left = left * size if len(left) < size else left
-        right = right * size if len(right) < size else right
-        return [function(a, x, y) for x, y in zip(left, right, strict=True)]
-
-    return rule
-
-
-def _each(function: Callable[[Algebra, Term], Term]) -> Rule:
-    def rule(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
-        return [function(a, x) for x in operands[0]]
-
-    return rule
-
-
-def _matrix_product(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
-    left, right = operands
-    inner = node.args[0].shape[-1]
-    columns = node.args[1].shape[1] if len(node.args[1].shape) == 2 else 1
-    return [
-        a.add(a.mul([left[row * inner + k], right[k * columns + column]]) for k in range(inner))
-        for row in range(len(left) // inner)
-        for column in range(columns)
-    ]
+def _dot(a: Algebra, factors: list[tuple[Term, Term]]) -> Term:
+    return a.add(a.mul([x, y]) for x, y in factors)
 
 
 def _complex(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
@@ -179,15 +155,15 @@ _RULES: dict[str, Rule] = {
     "const": _leaf,
     "parameter": _leaf,
     "column": _leaf,
-    "add": _elementwise(lambda a, x, y: a.add([x, y])),
-    "sub": _elementwise(lambda a, x, y: a.add([x, _negated(a, y)])),
-    "mul": _elementwise(lambda a, x, y: a.mul([x, y])),
-    "div": _elementwise(lambda a, x, y: a.mul([x, a.pow(y, -1)])),
-    "neg": _each(_negated),
-    "conj": _each(lambda a, x: a.conj(x)),
-    "real": _each(lambda a, x: a.part("re", x)),
-    "imag": _each(lambda a, x: a.part("im", x)),
-    "norm_sqr": _each(lambda a, x: a.norm_sqr(x)),
+    "add": elementwise(lambda a, x, y: a.add([x, y])),
+    "sub": elementwise(lambda a, x, y: a.add([x, _negated(a, y)])),
+    "mul": elementwise(lambda a, x, y: a.mul([x, y])),
+    "div": elementwise(lambda a, x, y: a.mul([x, a.pow(y, -1)])),
+    "neg": each(_negated),
+    "conj": each(lambda a, x: a.conj(x)),
+    "real": each(lambda a, x: a.part("re", x)),
+    "imag": each(lambda a, x: a.part("im", x)),
+    "norm_sqr": each(lambda a, x: a.norm_sqr(x)),
     "exp": _call,
     "sin": _call,
     "cos": _call,
@@ -197,7 +173,7 @@ _RULES: dict[str, Rule] = {
     "sinh": _call,
     "cosh": _call,
     "tanh": _call,
-    "abs": _each(lambda a, x: a.absolute(x)),
+    "abs": each(lambda a, x: a.absolute(x)),
     "minimum": _call,
     "maximum": _call,
     "power": _general_power,
@@ -217,9 +193,9 @@ _RULES: dict[str, Rule] = {
     "vector": lambda a, node, operands: [operand[0] for operand in operands],
     "matrix": lambda a, node, operands: [operand[0] for operand in operands],
     "element": _element,
-    "matmul": _matrix_product,
-    "matvec": _matrix_product,
-    "dot": _matrix_product,
+    "matmul": matrix_product(_dot),
+    "matvec": matrix_product(_dot),
+    "dot": matrix_product(_dot),
     "solve": lambda a, node, operands: solution(a, operands[0], operands[1]),
     "named": lambda a, node, operands: operands[0],
     "tagged": lambda a, node, operands: operands[0],

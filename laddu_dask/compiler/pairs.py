@@ -172,43 +172,33 @@ def exp(g: Graph, a: Pair) -> Pair:
     return Pair(g.mul(size, cosine), g.mul(size, sine))
 
 
+def _of_sum(g: Graph, a: Pair, functions: tuple[str, str, str, str]) -> Pair:
+    """``f(x) h(y) + i f'(x) k(y)`` of (f, f', h, k), an addition theorem; f(x) where y is 0."""
+    f, slope, h, k = functions
+    if a.im is None:
+        return Pair(g.call(f, re(g, a)), None)
+    x, y = re(g, a), a.im
+    return Pair(g.mul(g.call(f, x), g.call(h, y)), g.mul(g.call(slope, x), g.call(k, y)))
+
+
 def sin(g: Graph, a: Pair) -> Pair:
     """Sine: ``sin x cosh y + i cos x sinh y``."""
-    if a.im is None:
-        return Pair(g.call("sin", re(g, a)), None)
-    x, y = re(g, a), a.im
-    return Pair(
-        g.mul(g.call("sin", x), g.call("cosh", y)), g.mul(g.call("cos", x), g.call("sinh", y))
-    )
+    return _of_sum(g, a, ("sin", "cos", "cosh", "sinh"))
 
 
 def cos(g: Graph, a: Pair) -> Pair:
     """Cosine: ``cos x cosh y - i sin x sinh y``."""
-    if a.im is None:
-        return Pair(g.call("cos", re(g, a)), None)
-    x, y = re(g, a), a.im
-    across = g.mul(g.call("sin", x), g.call("sinh", y))
-    return Pair(g.mul(g.call("cos", x), g.call("cosh", y)), g.neg(across))
+    return conj(g, _of_sum(g, a, ("cos", "sin", "cosh", "sinh")))
 
 
 def sinh(g: Graph, a: Pair) -> Pair:
     """Hyperbolic sine: ``sinh x cos y + i cosh x sin y``."""
-    if a.im is None:
-        return Pair(g.call("sinh", re(g, a)), None)
-    x, y = re(g, a), a.im
-    return Pair(
-        g.mul(g.call("sinh", x), g.call("cos", y)), g.mul(g.call("cosh", x), g.call("sin", y))
-    )
+    return _of_sum(g, a, ("sinh", "cosh", "cos", "sin"))
 
 
 def cosh(g: Graph, a: Pair) -> Pair:
     """Hyperbolic cosine: ``cosh x cos y + i sinh x sin y``."""
-    if a.im is None:
-        return Pair(g.call("cosh", re(g, a)), None)
-    x, y = re(g, a), a.im
-    return Pair(
-        g.mul(g.call("cosh", x), g.call("cos", y)), g.mul(g.call("sinh", x), g.call("sin", y))
-    )
+    return _of_sum(g, a, ("cosh", "sinh", "cos", "sin"))
 
 
 def _analytic(g: Graph, function: str, x: int, y: int) -> Pair:
