@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pytest
 from distributed import Client, LocalCluster
+from local_clusters import two_worker_processes
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
     """A scheduler and two worker processes of one thread each."""
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as shared:
+    with two_worker_processes() as shared:
         yield shared
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ import cloudpickle
 import dask
 import pytest
 from distributed import Client, LocalCluster
+from local_clusters import two_worker_processes
 from two_wave_case import asimov, bits, sample, two_waves
 
 import laddu_dask as ld
@@ -185,13 +185,7 @@ def test_close_leaves_nothing_on_the_cluster(client: Client) -> None:
 def two_workers() -> Iterator[tuple[LocalCluster, Client]]:
     """Workers to be killed; their nannies start new ones."""
     with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
+        two_worker_processes() as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield cluster, client

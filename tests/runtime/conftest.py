@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
+from local_clusters import two_worker_processes
 
 
 @pytest.fixture(scope="session")
 def client() -> Iterator[Client]:
     """A client of two worker processes of one thread each."""
     with (
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
+        two_worker_processes() as cluster,
         Client(cluster, set_as_default=False) as connected,
     ):
         yield connected

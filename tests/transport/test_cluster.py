@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import logging
 import os
 import signal
 import sys
@@ -17,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ import cloudpickle
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from local_clusters import two_worker_processes
 
 from laddu_dask.errors import DataError, EvaluationError, ExecutionError
 from laddu_dask.runtime import versions
@@ -112,21 +111,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-@contextmanager
-def two_workers() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=2,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
-        yield cluster
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with two_workers() as shared:
+    with two_worker_processes() as shared:
         yield shared
 
 
@@ -367,7 +354,7 @@ def test_lost_stream_to_the_scheduler_is_survived(cluster: LocalCluster, tmp_pat
 def test_worker_killed_during_an_evaluation_and_then_again_between_two(tmp_path: Path) -> None:
     """DK-15, DK-16: the records are equal, and the restarted worker takes its share again."""
     payload = Integers(tmp_path)
-    with two_workers() as cluster, Client(cluster, set_as_default=False) as client:
+    with two_worker_processes() as cluster, Client(cluster, set_as_default=False) as client:
         with ClusterSession(client, payload, PARTITIONS) as session:
             results: list[dict[int, bytes]] = []
             asked = request(hold=True)
@@ -404,7 +391,7 @@ def test_stopped_workers_are_worked_around_or_reported(tmp_path: Path) -> None:
     """One stopped: second copies on the other, released later. All stopped: a clear error."""
     payload = Integers(tmp_path)
     with (
-        two_workers() as cluster,
+        two_worker_processes() as cluster,
         Client(cluster, set_as_default=False) as client,
         ClusterSession(client, payload, PARTITIONS, ask_after=0.4, patience=3.0) as session,
     ):
