@@ -21,13 +21,14 @@ import sys
 from collections.abc import Callable
 from time import process_time
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import models
 import numpy as np
 from numpy.typing import NDArray
 
 import laddu_dask
+from laddu_dask.runtime.execution import Normalization
 
 Array = NDArray[np.float64]
 
@@ -87,7 +88,9 @@ def read_bandwidth() -> float:
     return float(max(numbers.nbytes / cpu_time(numbers.sum) / 1e9 for _ in range(5)))
 
 
-def compare(name: str, normalization: str, options: argparse.Namespace, laddu: ModuleType) -> None:
+def compare(
+    name: str, normalization: Normalization, options: argparse.Namespace, laddu: ModuleType
+) -> None:
     """Build both likelihoods, compare them, time them, and print a row of the table."""
     events = (options.data, options.mc)
     ours = likelihood(
@@ -98,7 +101,7 @@ def compare(name: str, normalization: str, options: argparse.Namespace, laddu: M
             backend="cpu",
             storage="resident",
             threads=options.threads,
-            normalization=normalization,  # type: ignore[arg-type]
+            normalization=normalization,
         ),
     )
     theirs = likelihood(
@@ -136,7 +139,12 @@ def main() -> int:
     """Compare the models that were asked for."""
     parser = argparse.ArgumentParser(description="value and gradient beside laddu")
     parser.add_argument("--models", nargs="+", choices=sorted(models.MODELS), default=["D"])
-    parser.add_argument("--normalizations", nargs="+", default=["general", "auto"])
+    parser.add_argument(
+        "--normalizations",
+        nargs="+",
+        choices=get_args(Normalization),
+        default=["general", "auto"],
+    )
     parser.add_argument("--data", type=int, default=200_000, help="data events")
     parser.add_argument("--mc", type=int, default=1_000_000, help="accepted Monte Carlo events")
     parser.add_argument("--rounds", type=int, default=15, help="timed evaluations")

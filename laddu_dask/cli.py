@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from laddu_dask.runtime.execution import BackendName
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,7 +50,7 @@ def demo(
     events: int,
     seed: int,
     overwrite: bool,
-    backend: str,
+    backend: BackendName,
     threads: int | None,
     memory: str | None,
 ) -> None:
@@ -68,7 +72,7 @@ def demo(
         stopwatch.add("start Python and import", since_start)
     try:
         execution = Execution(
-            backend=backend,  # type: ignore[arg-type]  # click has checked the choice
+            backend=backend,
             threads=threads,
             memory=memory,
         )

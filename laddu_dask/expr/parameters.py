@@ -173,4 +173,6 @@ def _default_start(low: float | None, high: float | None) -> float:
         return 0.0
     if low is not None and high is not None:
         return 0.5 * (low + high)
-    return low if low is not None else float(high)  # type: ignore[arg-type]  # one end is finite
+    end = high if low is None else low
+    assert end is not None, "without ends the start is 0"
+    return end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -82,9 +82,9 @@ def fit(
     return _result(evaluator, parameters, end, method)
 
 
-def _limit(given: object) -> int:
+def _limit(given: Any) -> int:
     try:
-        limit = operator.index(given)  # type: ignore[arg-type]  # says no by TypeError
+        limit = operator.index(given)
     except TypeError:
         limit = 0
     if limit < 1 or isinstance(given, bool):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -107,9 +108,9 @@ def _directions(n: int) -> list[F64]:
     return [*single, np.ones(n), -np.ones(n)] if n > 1 else single
 
 
-def _number(name: str, value: object) -> float:
+def _number(name: str, value: Any) -> float:
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (TypeError, ValueError):
         raise ParameterError(
             f"start of parameter {name!r} is not a number: {value!r}", name=name

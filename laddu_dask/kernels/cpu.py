@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import llvmlite.binding as llvm
@@ -38,13 +39,15 @@ from laddu_dask.kernels.expand import expand
 from laddu_dask.kernels.vector_ir import DOUBLE, WORD, event_function, fold_function
 
 #: numba's decorator drops the typing context from the signature, which type checkers cannot see.
-intrinsic: Any = numba_intrinsic
+intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba_intrinsic
 _MAP_SIGNATURE = types.void(*[types.int64] * 7)
 _LOW_MASK = (1 << LOW_BITS) - 1
 
 
 @intrinsic
-def _call_kernel(typing_context, address, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
+def _call_kernel(
+    typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any
+) -> Any:
     """Call a kernel by its address; pointers travel as integers."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -57,7 +60,7 @@ def _call_kernel(typing_context, address, a, b, c, d, e, f, g):  # type: ignore[
 
 
 @intrinsic
-def _fold_row(typing_context, values, count, magic, out):  # type: ignore[no-untyped-def]
+def _fold_row(typing_context: Any, values: Any, count: Any, magic: Any, out: Any) -> Any:
     """Digit sums and largest modulus of one row; see `fold_function`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -79,7 +82,7 @@ def _fold_row(typing_context, values, count, magic, out):  # type: ignore[no-unt
 
 
 @njit(nogil=True)
-def _add_lanes(lanes, levels, words, magic, folds):  # type: ignore[no-untyped-def]
+def _add_lanes(lanes: Any, levels: Any, words: Any, magic: Any, folds: Any) -> Any:
     """Add the lane sums of a tile to the accumulator state; False if one cannot be summed."""
     n = lanes.shape[0]
     settled = False
@@ -114,7 +117,17 @@ def _add_lanes(lanes, levels, words, magic, folds):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True)
-def _reduce(address, inputs, start, events, parameters, levels, words, meta, lanes):  # type: ignore[no-untyped-def]
+def _reduce(
+    address: Any,
+    inputs: Any,
+    start: Any,
+    events: Any,
+    parameters: Any,
+    levels: Any,
+    words: Any,
+    meta: Any,
+    lanes: Any,
+) -> Any:
     """Sum tiles from `start` on; returns where a tile with a bad event begins, or `events`."""
     magic = np.empty(FOLDS)
     folds = np.empty((lanes.shape[0], FOLDS + 1))
@@ -138,7 +151,7 @@ def _reduce(address, inputs, start, events, parameters, levels, words, meta, lan
 
 
 @njit(nogil=True)
-def _map(address, inputs, parameters, start, stop, out):  # type: ignore[no-untyped-def]
+def _map(address: Any, inputs: Any, parameters: Any, start: Any, stop: Any, out: Any) -> Any:
     _call_kernel(
         address,
         inputs.ctypes.data,
@@ -277,7 +290,7 @@ def _compile(program: Program, purpose: Purpose) -> Any:
     name = f"laddu_dask_{purpose}_{program.digest}"
 
     @intrinsic
-    def body(typing_context, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
+    def body(typing_context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             ops, outputs = expand(program)
             function = event_function(
@@ -301,7 +314,7 @@ def _compile(program: Program, purpose: Purpose) -> Any:
 
         return _MAP_SIGNATURE, generate
 
-    def kernel(a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
+    def kernel(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
         body(a, b, c, d, e, f, g)
 
     return cfunc(_MAP_SIGNATURE)(kernel)

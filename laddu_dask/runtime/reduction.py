@@ -114,10 +114,12 @@ class Reducer:
                 self._request(item, partitions, capacity)
                 for item, partitions in zip(self.passes, self._partitions, strict=True)
             ]
+            policy = self.execution.storage
+            assert policy != "spilled", "Execution refuses it"
             decisions = plan_datasets(
                 requests,
                 capacity.budget,
-                self.execution.storage,  # type: ignore[arg-type]  # "spilled" was refused
+                policy,
                 self.execution.chunk_events,
             )
             self._plan = MemoryReport(decisions)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from oracle import evaluate
 
 import laddu_dask as ld
-from laddu_dask.expr import Expr, Node, build
+from laddu_dask.expr import Expr, Node, ParameterSpec, build
 from laddu_dask.expr.node import PREDICATES, walk
 
 Array = NDArray[Any]
@@ -212,8 +212,8 @@ def _replace(root: Node, free: dict[str, Node], noise: list[str] | None) -> Expr
     """Parameters become columns, and each value is multiplied by noise columns of its own."""
     done: dict[int, Node] = {}
     for node in walk(root):
-        if node.op == "parameter" and not node.data.fixed:  # type: ignore[attr-defined]
-            new = free[node.data.name]  # type: ignore[attr-defined]
+        if isinstance(node.data, ParameterSpec) and not node.data.fixed:
+            new = free[node.data.name]
         else:
             new = build.rebuild(node, tuple(done[id(arg)] for arg in node.args))
         if node.is_real and not new.is_real:  # a root that noise might have made imaginary

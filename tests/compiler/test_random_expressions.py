@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_expressions import EVENTS, PARAMETERS, Truth, columns, point, scalars
 
-from laddu_dask.compiler import compile_model
+from laddu_dask.compiler import Transform, compile_model
 from laddu_dask.expr import Expr
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -126,7 +126,7 @@ def test_compiled_kernel_equals_the_interpreter(expr: Expr, seed: int) -> tuple[
 
 
 @pytest.mark.parametrize("transform", ["linear", "log"])
-def test_reductions_differentiate_what_the_events_do(transform: str) -> None:
+def test_reductions_differentiate_what_the_events_do(transform: Transform) -> None:
     """The rows of a reduction are the weighted value and its derivative, event by event."""
 
     @settings(
@@ -138,7 +138,7 @@ def test_reductions_differentiate_what_the_events_do(transform: str) -> None:
     )
     @given(scalars(3), SEEDS)
     def run(expr: Expr, seed: int) -> None:
-        model = compile_model(expr, transform)  # type: ignore[arg-type]
+        model = compile_model(expr, transform)
         at = point(seed)
         vector = model.layout.vector({name: at[name] for name in model.layout.names})
         weights = np.random.default_rng(seed).normal(size=EVENTS)
