@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from laddu_dask.compiler.algebra import Algebra, Term
@@ -107,7 +108,7 @@ def _complex(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
     x, y = re.literal, im.literal
     if isinstance(x, float) and isinstance(y, float):
         return [a.lit(complex(x, y))]
-    if y == 0:
+    if y == 0 and math.copysign(1.0, y.real) > 0:  # -0 is the other side of a cut
         return [re]
     return [a.make("complex", (re, im))]
 

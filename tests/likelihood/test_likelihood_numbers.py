@@ -162,3 +162,18 @@ def test_hessian() -> None:
 
 def _integral(a: float) -> float:
     return sum(w * (1 + a * x) for x, w in zip(*MC, strict=True))
+
+
+@pytest.mark.parametrize("side", [0.0, -0.0])
+def test_the_sign_of_a_zero_chooses_the_side_of_a_cut(side: float) -> None:
+    """T-19: sqrt(-q - 0i) is -i sqrt(q), also where sums are regrouped."""
+    sample = ld.Dataset.from_arrays(scalars={"q": [2.0, 1.0, 0.5]})
+    root = ld.complex(-ld.scalar("q"), side).sqrt()
+    model = ld.Model((root * ld.parameter("p", initial=0.7) + 2j).norm_sqr() + 0.1)
+    sign = math.copysign(1.0, side)
+    intensities = [(0.7 * sign * math.sqrt(q) + 2) ** 2 + 0.1 for q in (2.0, 1.0, 0.5)]
+    expected = 2 * (3 * math.log(sum(intensities)) - sum(map(math.log, intensities)))
+    for normalization in ("general", "auto"):
+        execution = ld.Execution(normalization=normalization)
+        with ld.Likelihood([ld.NLL(model, data=sample, accepted_mc=sample)], execution) as found:
+            assert found.value() == pytest.approx(expected, rel=1e-13)
