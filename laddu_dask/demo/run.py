@@ -155,7 +155,7 @@ def _artifact(
     result: FitResult, report: LikelihoodReport, stopwatch: Stopwatch, events: int, seed: int
 ) -> dict[str, Any]:
     """The fit result with what is needed to repeat the demonstration."""
-    packages = ("laddu-dask", "numpy", "numba", "llvmlite", "dask", "iminuit", "pyarrow")
+    packages = ("laddu-dask", "numpy", "llvmlite", "dask", "iminuit", "pyarrow")
     return {
         **result.to_dict(),
         "demo": {

@@ -20,6 +20,11 @@ Purpose = Literal["map", "reduce"]
 _LINE, _PAGE, _LONG = 8, 512, 1 << 14
 
 
+def whole_vectors(events: int) -> int:
+    """Number of events, rounded up to whole vectors."""
+    return -(-events // LANES) * LANES
+
+
 def padded(events: int) -> int:
     """Length of a padded row: columns are filled up to whole vectors by repeating the last event.
 
@@ -27,7 +32,7 @@ def padded(events: int) -> int:
     place (lines, and pages of long rows) get some more: a loop over many columns would push them
     out of there.
     """
-    length = -(-events // LANES) * LANES
+    length = whole_vectors(events)
     if length == 0 or length % 64:
         return length
     return length + (_LINE if length < _LONG else _LINE + _PAGE)
@@ -58,8 +63,9 @@ class Kernel(Protocol):
         parameters: Array,
         accumulator: Accumulator,
         first_event: int,
+        start: int = 0,
     ) -> None:
-        """Add the sums of the output rows of the first `events` events to an accumulator.
+        """Add the sums of the output rows of events `start` to `events` to an accumulator.
 
         Parameters
         ----------
@@ -67,13 +73,15 @@ class Kernel(Protocol):
             As for `map`. The last row is the weight, to which every output row is proportional; it
             is zero in the padding.
         events
-            Number of events that count; they begin with a tile (see `accumulator.TILE`).
+            Where the events that count end; they begin with a tile (see `accumulator.TILE`).
         parameters
             As for `map`.
         accumulator
             Receives the sums of the tiles' lanes.
         first_event
-            Global index of the first event; it names a bad event.
+            Global index of event 0 of the inputs; it names a bad event.
+        start
+            First event that counts, a multiple of `TILE`.
         """
 
 

@@ -1,167 +1,78 @@
-"""Compiled CPU kernels: vector LLVM IR inside numba.
+"""Compiled CPU kernels: programs as vector machine code, with the loop over tiles around them.
 
-The instructions of a program are emitted as explicit eight-lane vector IR through a numba
-intrinsic; scalar Python source would meet an exponential compile time and has no vector math. The
-loop over tiles and the exact accumulation are compiled once per process and call a kernel by its
-address.
+A kernel comes from the cache on disk, or is compiled. A large one is compiled twice: quickly, so
+that it can answer at once, and well, in the background. Both are made from the same assembly, and
+no operation of it may be changed, so the change from one to the other shows in no bit.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import hashlib
 import threading
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
-import llvmlite.binding as llvm
-import llvmlite.ir as ir
+import llvmlite
 import numpy as np
-from numba import cfunc, int64, njit, types
-from numba.extending import intrinsic as numba_intrinsic
 
 from laddu_dask.compiler.program import Program
-from laddu_dask.errors import ExecutionError
-from laddu_dask.kernels.accumulator import (
-    COMPENSATED,
-    FOLDS,
-    INVERSE_UNIT,
-    LANES,
-    LEVEL_LIMIT,
-    LEVEL_MIN,
-    LOW_BITS,
-    MAGIC,
-    TILE,
-    TILE_LIMIT,
-    Accumulator,
-)
-from laddu_dask.kernels.backend import Array, Purpose, padded
+from laddu_dask.kernels.accumulator import FOLDS, LANES, TILE, Accumulator
+from laddu_dask.kernels.backend import Array, Purpose, padded, whole_vectors
+from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
-from laddu_dask.kernels.vector_ir import DOUBLE, WORD, event_function, fold_function
+from laddu_dask.kernels.llvm_text import ModuleText, event_function
+from laddu_dask.kernels.native import Code, assemble
+from laddu_dask.kernels.object_cache import default_cache
+from laddu_dask.kernels.optimizer import Optimizer
+from laddu_dask.kernels.target import Target, current_target
 
-#: numba's decorator drops the typing context from the signature, which type checkers cannot see.
-intrinsic: Callable[[Callable[..., Any]], Callable[..., Any]] = numba_intrinsic
-_MAP_SIGNATURE = types.void(*[types.int64] * 7)
-_LOW_MASK = (1 << LOW_BITS) - 1
+#: Operations up to which good code is made at once, in less than about a tenth of a second.
+DIRECT = 1500
+#: Operations from which the last few per cent of speed are not worth the time to compile.
+LARGE = 6000
 
+_KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7)
+_DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 12)
 
-@intrinsic
-def _call_kernel(
-    typing_context: Any, address: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any
-) -> Any:
-    """Call a kernel by its address; pointers travel as integers."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [WORD] * 7)
-        function = builder.inttoptr(args[0], kind.as_pointer())
-        builder.call(function, list(args[1:]))
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 8), generate
+optimizer = Optimizer()
 
 
-@intrinsic
-def _fold_row(typing_context: Any, values: Any, count: Any, magic: Any, out: Any) -> Any:
-    """Digit sums and largest modulus of one row; see `fold_function`."""
+@dataclass(frozen=True)
+class _Entry:
+    """Code of a kernel for one purpose; keep it while its function runs."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        name = "laddu_dask_fold"
-        function = builder.module.globals.get(name) or fold_function(builder.module, name, FOLDS)
-        pointer = DOUBLE.as_pointer()
-        builder.call(
-            function,
-            [
-                builder.inttoptr(args[0], pointer),
-                args[1],
-                builder.inttoptr(args[2], pointer),
-                builder.inttoptr(args[3], pointer),
-            ],
-        )
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 4), generate
+    code: Code
+    address: int
+    function: Any
+    optimized: bool
 
 
-@njit(nogil=True)
-def _add_lanes(lanes: Any, levels: Any, words: Any, magic: Any, folds: Any) -> Any:
-    """Add the lane sums of a tile to the accumulator state; False if one cannot be summed."""
-    n = lanes.shape[0]
-    settled = False
-    while not settled:
-        settled = True
-        for j in range(n):
-            for k in range(FOLDS):
-                magic[k] = MAGIC[levels[j] - k - LEVEL_MIN + FOLDS - 1]
-            _fold_row(
-                lanes.ctypes.data + j * lanes.strides[0],
-                2 * LANES if j < COMPENSATED else LANES,
-                magic.ctypes.data,
-                folds.ctypes.data + j * folds.strides[0],
-            )
-            if not folds[j, FOLDS] < TILE_LIMIT:
-                return False
-        for j in range(n):
-            while not folds[j, FOLDS] < LEVEL_LIMIT[levels[j] - LEVEL_MIN]:
-                # A level that is too low invalidates this row's digits: go up and do it again.
-                settled = False
-                levels[j] += 1
-                for k in range(FOLDS - 1, 0, -1):
-                    words[j, k] = words[j, k - 1]
-                words[j, 0] = 0
-    for j in range(n):
-        for k in range(FOLDS):
-            unit = INVERSE_UNIT[levels[j] - k - LEVEL_MIN + FOLDS - 1]
-            digits = int64(folds[j, k] * unit[0] * unit[1])
-            words[j, k, 0] += digits >> LOW_BITS
-            words[j, k, 1] += digits & _LOW_MASK
-    return True
+@functools.cache
+def _generator() -> str:
+    """Digest of the sources that make code, so that a cache never outlives a change of them."""
+    state = hashlib.blake2b(llvmlite.__version__.encode(), digest_size=16)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        state.update(path.read_bytes())
+    return state.hexdigest()
 
 
-@njit(nogil=True)
-def _reduce(
-    address: Any,
-    inputs: Any,
-    start: Any,
-    events: Any,
-    parameters: Any,
-    levels: Any,
-    words: Any,
-    meta: Any,
-    lanes: Any,
-) -> Any:
-    """Sum tiles from `start` on; returns where a tile with a bad event begins, or `events`."""
-    magic = np.empty(FOLDS)
-    folds = np.empty((lanes.shape[0], FOLDS + 1))
-    for position in range(start, events, TILE):
-        size = min(TILE, events - position)
-        padded = (size + LANES - 1) // LANES * LANES
-        _call_kernel(
-            address,
-            inputs.ctypes.data,
-            inputs.shape[1],
-            parameters.ctypes.data,
-            position,
-            position + padded,
-            lanes.ctypes.data,
-            2 * LANES,
-        )
-        if not _add_lanes(lanes, levels, words, magic, folds):
-            return position
-        meta[0] += size
-    return events
+def _key(name: str, target: Target, level: int) -> str:
+    return f"{name}|{target.key}|{level}|{_generator()}"
 
 
-@njit(nogil=True)
-def _map(address: Any, inputs: Any, parameters: Any, start: Any, stop: Any, out: Any) -> Any:
-    _call_kernel(
-        address,
-        inputs.ctypes.data,
-        inputs.shape[1],
-        parameters.ctypes.data,
-        start,
-        stop,
-        out.ctypes.data,
-        out.shape[1],
-    )
+@functools.cache
+def _driver(target: Target) -> tuple[Code, Any]:
+    key = _key("driver", target, 2)
+    made = default_cache().get(key)
+    if made is None:
+        made = assemble(driver_text(), target, 2, passes=True)
+        default_cache().put(key, made)
+    code = Code(made, target)
+    return code, _DRIVER(code.address("reduce"))
 
 
 class CpuKernel:
@@ -169,38 +80,63 @@ class CpuKernel:
 
     Attributes
     ----------
+    target
+        The processor.
     compile_seconds
-        Wall time that compilation has taken so far.
+        Wall time that callers have waited for code so far.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, target: Target) -> None:
         self.program = program
+        self.target = target
         self.compile_seconds = 0.0
-        self._compiled: dict[Purpose, Any] = {}
+        self._entries: dict[Purpose, _Entry] = {}
         self._lock = threading.RLock()
 
-    def prepare(self, purpose: Purpose) -> int:
-        """Compile for a purpose if that has not been done; address of the code."""
+    def prepare(self, purpose: Purpose) -> None:
+        """Make code for a purpose if there is none."""
         with self._lock:
-            if purpose not in self._compiled:
-                started = time.perf_counter()
-                self._compiled[purpose] = _compile(self.program, purpose)
-                self._warm_up(purpose)
-                self.compile_seconds += time.perf_counter() - started
-            return int(self._compiled[purpose].address)
+            if purpose in self._entries:
+                return
+            started = time.perf_counter()
+            known = default_cache().get(self._key(purpose))
+            if known is not None:
+                self._install(purpose, known, optimized=True)
+            elif len(self.program.instructions) <= DIRECT:
+                self._optimize(purpose)
+            else:
+                quick = assemble(self.assembly(purpose), self.target, 0)
+                self._install(purpose, quick, optimized=False)
+                optimizer.submit(lambda: self._optimize(purpose))
+            self.compile_seconds += time.perf_counter() - started
 
-    def _warm_up(self, purpose: Purpose) -> None:
-        """Run over no events: in a new process this compiles the loops that kernels share.
+    def is_optimized(self, purpose: Purpose) -> bool:
+        """Whether the code for a purpose is the fast one already."""
+        self.prepare(purpose)
+        return self._entries[purpose].optimized
 
-        Otherwise the first evaluation would, in which a cluster already counts the seconds.
-        """
-        inputs = np.empty((self.program.n_inputs, 0))
-        parameters = np.zeros(self.program.n_parameters)
-        if purpose == "map":
-            out = np.empty((self.program.n_outputs, 0))
-            _map(self.prepare("map"), inputs, parameters, 0, 0, out)
-        else:
-            self.reduce(inputs, 0, parameters, Accumulator(self.program.n_outputs), 0)
+    def assembly(self, purpose: Purpose) -> str:
+        """LLVM assembly of the kernel."""
+        ops, outputs = expand(self.program)
+        module = ModuleText()
+        event_function(module, "kernel", ops, outputs, reduce=purpose == "reduce")
+        return str(module)
+
+    def _level(self) -> int:
+        return 2 if len(self.program.instructions) <= LARGE else 1
+
+    def _key(self, purpose: Purpose) -> str:
+        return _key(f"{purpose}|{self.program.digest}", self.target, self._level())
+
+    def _optimize(self, purpose: Purpose) -> None:
+        made = assemble(self.assembly(purpose), self.target, self._level())
+        default_cache().put(self._key(purpose), made)
+        self._install(purpose, made, optimized=True)
+
+    def _install(self, purpose: Purpose, made: bytes, *, optimized: bool) -> None:
+        code = Code(made, self.target)
+        address = code.address("kernel")
+        self._entries[purpose] = _Entry(code, address, _KERNEL(address), optimized)
 
     def map(self, inputs: Array, parameters: Array, out: Array) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
@@ -210,8 +146,20 @@ class CpuKernel:
             raise ValueError(
                 f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
             )
-        if out.shape[0] and out.shape[1]:
-            _map(self.prepare("map"), inputs, parameters, 0, out.shape[1], out)
+        self._map(inputs, parameters, 0, out.shape[1], out)
+
+    def _map(self, inputs: Array, parameters: Array, start: int, stop: int, out: Array) -> None:
+        self.prepare("map")
+        if stop > start and out.shape[0]:
+            self._entries["map"].function(
+                inputs.ctypes.data,
+                inputs.shape[1],
+                parameters.ctypes.data,
+                start,
+                stop,
+                out.ctypes.data,
+                out.shape[1],
+            )
 
     def reduce(
         self,
@@ -220,31 +168,40 @@ class CpuKernel:
         parameters: Array,
         accumulator: Accumulator,
         first_event: int,
+        start: int = 0,
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
         self._check(inputs, parameters)
         if len(accumulator) != self.program.n_outputs or not 0 <= events <= inputs.shape[1]:
             raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
-        if events % LANES and inputs[-1, events : padded(events)].any():
+        if start % TILE or start < 0:
+            raise ValueError(f"reduce: event {start} does not begin a tile of {TILE}")
+        if events % LANES and inputs[-1, events : whole_vectors(events)].any():
             raise ValueError("reduce: the weight must be zero in the padding")
-        lanes = np.empty((self.program.n_outputs, 2 * LANES))
-        address, position = self.prepare("reduce"), 0
-        while True:
-            position = _reduce(
-                address,
-                inputs,
+        self.prepare("reduce")
+        rows = self.program.n_outputs
+        lanes, folds = np.empty((rows, 2 * LANES)), np.empty((rows, FOLDS + 1))
+        _, driver = _driver(self.target)
+        position = start
+        while position < events:
+            entry = self._entries["reduce"]
+            position = driver(
+                entry.address,
+                inputs.ctypes.data,
+                inputs.shape[1],
+                parameters.ctypes.data,
                 position,
                 events,
-                parameters,
-                accumulator.levels,
-                accumulator.words,
-                accumulator.meta,
-                lanes,
+                rows,
+                lanes.ctypes.data,
+                accumulator.levels.ctypes.data,
+                accumulator.words.ctypes.data,
+                accumulator.meta.ctypes.data,
+                folds.ctypes.data,
             )
-            if position == events:
-                return
-            self._add_bad_tile(inputs, position, events, parameters, accumulator, first_event)
-            position = min(position + TILE, events)
+            if position < events:
+                self._add_bad_tile(inputs, position, events, parameters, accumulator, first_event)
+                position += TILE
 
     def _add_bad_tile(
         self,
@@ -258,7 +215,7 @@ class CpuKernel:
         """Event by event: a bad one is recorded and left out, the others count as always."""
         size = min(TILE, events - start)
         rows = np.empty((self.program.n_outputs, padded(size)))
-        _map(self.prepare("map"), inputs, parameters, start, start + padded(size), rows)
+        self._map(inputs, parameters, start, start + whole_vectors(size), rows)
         accumulator.add_tiles(rows[:, :size], first_event + start)
 
     def _check(self, inputs: Array, parameters: Array) -> None:
@@ -286,63 +243,18 @@ def _check_rows(what: str, rows: Array, wanted: int) -> None:
         raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")
 
 
-def _compile(program: Program, purpose: Purpose) -> Any:
-    name = f"laddu_dask_{purpose}_{program.digest}"
-
-    @intrinsic
-    def body(typing_context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            ops, outputs = expand(program)
-            function = event_function(
-                builder.module, name, ops, outputs, reduce=purpose == "reduce"
-            )
-            pointer = DOUBLE.as_pointer()
-            source, stride, parameters, start, stop, out, out_stride = args
-            builder.call(
-                function,
-                [
-                    builder.inttoptr(source, pointer),
-                    stride,
-                    builder.inttoptr(parameters, pointer),
-                    start,
-                    stop,
-                    builder.inttoptr(out, pointer),
-                    out_stride,
-                ],
-            )
-            return context.get_dummy_value()
-
-        return _MAP_SIGNATURE, generate
-
-    def kernel(a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any) -> Any:
-        body(a, b, c, d, e, f, g)
-
-    return cfunc(_MAP_SIGNATURE)(kernel)
-
-
 class CpuBackend:
-    """Kernels compiled for the processor of this machine; one cache per process."""
+    """Kernels compiled for the processor of this machine; one set per process."""
 
     name = "cpu"
-    _kernels: ClassVar[dict[str, CpuKernel]] = {}
+    _kernels: ClassVar[dict[tuple[str, str], CpuKernel]] = {}
     _lock = threading.Lock()
 
-    def __init__(self) -> None:
-        _require_fma()
-
     def compile(self, program: Program, purpose: Purpose = "map") -> CpuKernel:
-        """Kernel of a program; compiled for the purpose on first use."""
+        """Kernel of a program; made for the purpose on first use."""
+        target = current_target()
         with self._lock:
-            kernel = self._kernels.setdefault(program.digest, CpuKernel(program))
+            key = target.key, program.digest
+            kernel = self._kernels.setdefault(key, CpuKernel(program, target))
         kernel.prepare(purpose)
         return kernel
-
-
-def _require_fma() -> None:
-    features = llvm.get_host_cpu_features()
-    if "fma" in features and not features["fma"]:
-        raise ExecutionError(
-            f"the processor {llvm.get_host_cpu_name()} has no fused multiply-add, which the "
-            "reproducible elementary functions need; use backend='interpreter'",
-            option="backend",
-        )

@@ -95,11 +95,12 @@ class InterpreterKernel:
         parameters: Array,
         accumulator: Accumulator,
         first_event: int,
+        start: int = 0,
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
-        for start in range(0, events, BLOCK):
-            rows = self._rows(inputs, start, events, parameters)
-            accumulator.add_tiles(rows, first_event + start)
+        for position in range(start, events, BLOCK):
+            rows = self._rows(inputs, position, events, parameters)
+            accumulator.add_tiles(rows, first_event + position)
 
 
 class InterpreterBackend:

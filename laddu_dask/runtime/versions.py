@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from laddu_dask.errors import ExecutionError
 
-DISTRIBUTIONS = ("laddu-dask", "numpy", "numba", "llvmlite")
+DISTRIBUTIONS = ("laddu-dask", "numpy", "llvmlite")
 """What the values of a likelihood and the pickles of a session depend on."""
 
 

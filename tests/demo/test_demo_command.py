@@ -63,7 +63,7 @@ def test_writes_a_result_that_loads(finished: tuple[Result, Path]) -> None:
     truth = np.array([TRUTH[name] for name in fit.parameter_names])
     np.testing.assert_allclose(extra["pulls"], (fit.values - truth) / fit.errors)
     assert np.abs(extra["pulls"]).max() < 3.0
-    assert {"python", "numba", "laddu-dask"} <= set(extra["software"])
+    assert {"python", "llvmlite", "laddu-dask"} <= set(extra["software"])
 
 
 def test_existing_files_are_left_alone(finished: tuple[Result, Path]) -> None:

@@ -265,11 +265,13 @@ def test_workers_with_other_versions_are_refused(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = versions.version
-    monkeypatch.setattr(versions, "version", lambda name: "0.1" if name == "numba" else real(name))
-    with pytest.raises(ExecutionError, match=r"numba 0\.1 here but") as caught:
+    monkeypatch.setattr(
+        versions, "version", lambda name: "0.1" if name == "llvmlite" else real(name)
+    )
+    with pytest.raises(ExecutionError, match=r"llvmlite 0\.1 here but") as caught:
         ClusterSession(client, Integers(tmp_path), PARTITIONS)
     assert caught.value.worker in {f"worker {address}" for address in client.ncores()}
-    assert caught.value.versions["numba"] == ["0.1", real("numba")]
+    assert caught.value.versions["llvmlite"] == ["0.1", real("llvmlite")]
     assert nothing_left(client)
 
 

@@ -1,0 +1,363 @@
+"""Operation lists as LLVM assembly: eight events per instruction, no flag on any operation.
+
+The text is the kernel's source: LLVM makes machine code of it for one processor or another, and
+splits vectors that are longer than its registers. No pass may change a rounding, since nothing
+here allows one to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+
+from laddu_dask.kernels.accumulator import COMPENSATED, LANES
+from laddu_dask.kernels.oplist import Cold, Op, OpList, Value
+
+DOUBLES = f"<{LANES} x double>"
+WORDS = f"<{LANES} x i64>"
+BITS = f"<{LANES} x i1>"
+MASK = f"i{LANES}"
+_TYPES = {"d": DOUBLES, "i": WORDS, "b": BITS}
+
+_BINARY = {
+    "add": "fadd",
+    "sub": "fsub",
+    "mul": "fmul",
+    "div": "fdiv",
+    "iadd": "add",
+    "isub": "sub",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "band": "and",
+    "bor": "or",
+    "bxor": "xor",
+    "shl": "shl",
+    "ashr": "ashr",
+}
+_COMPARE = {
+    "lt": "fcmp olt",
+    "le": "fcmp ole",
+    "eq": "fcmp oeq",
+    "unordered": "fcmp uno",
+    "ilt": "icmp slt",
+    "ile": "icmp sle",
+    "ieq": "icmp eq",
+}
+_INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "rint": "roundeven"}
+
+_ATTRIBUTES = (
+    'attributes #0 = { nounwind noinline "prefer-vector-width"="512" '
+    '"min-legal-vector-width"="512" }'
+)
+
+
+def double(x: float) -> str:
+    """A double literal by its bits."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}"
+
+
+class ModuleText:
+    """Functions, tables and declarations of one module.
+
+    Attributes
+    ----------
+    globals_, declarations
+        Lines by name.
+    functions
+        Texts of whole functions by name, in order of definition.
+    """
+
+    def __init__(self) -> None:
+        self.globals_: dict[str, str] = {}
+        self.declarations: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        parts = (self.globals_, self.declarations, self.functions)
+        return "\n".join([text for part in parts for text in part.values()] + [_ATTRIBUTES, ""])
+
+    def intrinsic(self, name: str, operands: int) -> str:
+        """Name of a vector intrinsic, declared on first use."""
+        full = f"@llvm.{name}.v{LANES}f64"
+        self.declarations[full] = f"declare {DOUBLES} {full}({', '.join([DOUBLES] * operands)})"
+        return full
+
+    def table(self, name: str, entries: Sequence[float]) -> str:
+        """Name of a constant table and its type, defined on first use."""
+        kind = f"[{len(entries)} x double]"
+        numbers = ", ".join(f"double {double(x)}" for x in entries)
+        self.globals_[name] = f"@{name} = internal constant {kind} [{numbers}]"
+        return kind
+
+
+class Printer:
+    """Appends operations to the lines of a function.
+
+    Parameters
+    ----------
+    module
+        Receives what the operations need outside the function.
+    ops
+        Owner of the operations.
+    leaf
+        Prints an input or a parameter: receives the printer and the operation, gives the operand.
+    """
+
+    def __init__(self, module: ModuleText, ops: OpList, leaf: Leaf) -> None:
+        self.module, self.ops, self.leaf = module, ops, leaf
+        self.lines: list[str] = []
+        self.block = "entry"
+        self.operands: dict[int, str] = {}
+        self.types: dict[int, str] = {}
+        self._names = 0
+
+    def __getitem__(self, value: Value) -> str:
+        return self.operands[value.index]
+
+    def name(self) -> str:
+        """A new local name."""
+        self._names += 1
+        return f"%t{self._names}"
+
+    def line(self, text: str) -> str:
+        """Append an instruction whose result gets a new name."""
+        name = self.name()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def load(self, pointer: str, offset: str) -> str:
+        """Vector at an element offset; only element alignment is assumed."""
+        place = self.line(f"getelementptr double, ptr {pointer}, i64 {offset}")
+        return self.line(f"load {DOUBLES}, ptr {place}, align 8")
+
+    def store(self, value: str, pointer: str, offset: str) -> None:
+        """Store a vector at an element offset."""
+        place = self.line(f"getelementptr double, ptr {pointer}, i64 {offset}")
+        self.lines.append(f"  store {DOUBLES} {value}, ptr {place}, align 8")
+
+    def splat(self, scalar: str) -> str:
+        """A vector with the scalar in every lane."""
+        first = self.line(f"insertelement {DOUBLES} poison, double {scalar}, i64 0")
+        return self.line(
+            f"shufflevector {DOUBLES} {first}, {DOUBLES} poison, <{LANES} x i32> zeroinitializer"
+        )
+
+    def run(self, body: Sequence[Op]) -> None:
+        """Print operations in order."""
+        for op in body:
+            if isinstance(op.data, Cold):
+                self._cold(op.data)
+            else:
+                self.operands[op.index] = self._print(op)
+                self.types[op.index] = _TYPES[op.kind]
+
+    def _print(self, op: Op) -> str:
+        name = op.name
+        if name in {"input", "parameter"}:
+            return self.leaf(self, op)
+        if name == "const":
+            assert isinstance(op.data, int)
+            return f"splat (double 0x{op.data & (1 << 64) - 1:016X})"
+        if name == "iconst":
+            return f"splat (i64 {op.data})"
+        args = [self.operands[arg] for arg in op.args]
+        if name in _BINARY:
+            return self.line(f"{_BINARY[name]} {_TYPES[op.kind]} {args[0]}, {args[1]}")
+        if name in _COMPARE:
+            return self.line(f"{_COMPARE[name]} {self.types[op.args[0]]} {args[0]}, {args[1]}")
+        if name in _INTRINSIC:
+            function = self.module.intrinsic(_INTRINSIC[name], len(args))
+            listed = ", ".join(f"{DOUBLES} {arg}" for arg in args)
+            return self.line(f"call {DOUBLES} {function}({listed})")
+        if name == "neg":
+            return self.line(f"fneg {DOUBLES} {args[0]}")
+        if name == "bnot":
+            return self.line(f"xor {BITS} {args[0]}, splat (i1 true)")
+        if name == "d2i":
+            return self.line(f"bitcast {DOUBLES} {args[0]} to {WORDS}")
+        if name == "i2d":
+            return self.line(f"bitcast {WORDS} {args[0]} to {DOUBLES}")
+        if name == "select":
+            kind = _TYPES[op.kind]
+            return self.line(f"select {BITS} {args[0]}, {kind} {args[1]}, {kind} {args[2]}")
+        assert name == "gather"
+        return self._gather(str(op.data), args[0])
+
+    def _gather(self, name: str, index: str) -> str:
+        kind = self.module.table(name, self.ops.tables[name])
+        result = "poison"
+        for lane in range(LANES):
+            position = self.line(f"extractelement {WORDS} {index}, i64 {lane}")
+            place = self.line(f"getelementptr {kind}, ptr @{name}, i64 0, i64 {position}")
+            entry = self.line(f"load double, ptr {place}, align 8")
+            result = self.line(f"insertelement {DOUBLES} {result}, double {entry}, i64 {lane}")
+        return result
+
+    def _cold(self, region: Cold) -> None:
+        """Branch to a call: the region is long, rarely needed, and often repeated."""
+        condition = self.operands[region.condition]
+        mask = self.line(f"bitcast {BITS} {condition} to {MASK}")
+        wanted = self.line(f"icmp ne {MASK} {mask}, 0")
+        before, number = self.block, self.name().removeprefix("%t")
+        self.lines.append(f"  br i1 {wanted}, label %cold{number}, label %join{number}")
+        self.label(f"cold{number}")
+        outside = _read_from_outside(region)
+        function, result = self._region_function(region, outside)
+        args = ", ".join(f"{self.types[index]} {self.operands[index]}" for index in outside)
+        packed = self.line(f"call {result} @{function}({args})")
+        merged = []
+        for k, fast in enumerate(region.fast):
+            slow = self.line(f"extractvalue {result} {packed}, {k}")
+            merged.append(
+                self.line(
+                    f"select {BITS} {condition}, {DOUBLES} {slow}, {DOUBLES} {self.operands[fast]}"
+                )
+            )
+        self.lines.append(f"  br label %join{number}")
+        self.label(f"join{number}")
+        for index, fast, value in zip(region.results, region.fast, merged, strict=True):
+            self.operands[index] = self.line(
+                f"phi {DOUBLES} [ {self.operands[fast]}, %{before} ], [ {value}, %cold{number} ]"
+            )
+            self.types[index] = DOUBLES
+
+    def _region_function(self, region: Cold, outside: Sequence[int]) -> tuple[str, str]:
+        """A function of the region's own, shared by regions that are equal but for numbering."""
+        number = {index: k for k, index in enumerate(outside)}
+        for op in region.body:
+            for index in op.data.results if isinstance(op.data, Cold) else (op.index,):
+                number[index] = len(number)
+        result = "{ " + ", ".join([DOUBLES] * len(region.slow)) + " }"
+        printer = Printer(self.module, self.ops, self.leaf)
+        for k, index in enumerate(outside):
+            printer.operands[index], printer.types[index] = f"%a{k}", self.types[index]
+        printer.run(region.body)
+        packed = "poison"
+        for k, index in enumerate(region.slow):
+            packed = printer.line(
+                f"insertvalue {result} {packed}, {DOUBLES} {printer.operands[index]}, {k}"
+            )
+        printer.lines.append(f"  ret {result} {packed}")
+        args = ", ".join(f"{self.types[index]} %a{k}" for k, index in enumerate(outside))
+        body = "\n".join(printer.lines)
+        name = "cold_" + hashlib.blake2b((args + body).encode(), digest_size=16).hexdigest()
+        self.module.functions.setdefault(
+            name, f"define internal {result} @{name}({args}) #0 {{\nentry:\n{body}\n}}\n"
+        )
+        return name, result
+
+
+Leaf = Callable[[Printer, Op], str]
+
+
+def _read_from_outside(region: Cold) -> list[int]:
+    """Values that a region reads and does not define, in order of first use."""
+    inside: set[int] = set()
+    read: dict[int, None] = {}
+    for op in region.body:
+        if isinstance(op.data, Cold):
+            read |= dict.fromkeys((op.data.condition, *_read_from_outside(op.data), *op.data.fast))
+            inside.update(op.data.results)
+        else:
+            read |= dict.fromkeys(op.args)
+            inside.add(op.index)
+    read |= dict.fromkeys(region.slow)
+    return [index for index in read if index not in inside]
+
+
+def event_function(
+    module: ModuleText, name: str, ops: OpList, outputs: Sequence[Value], *, reduce: bool
+) -> None:
+    """Define ``f(inputs, input_stride, parameters, start, stop, out, out_stride)``.
+
+    Row j, event i of the inputs is at ``inputs[j * input_stride + i]``; ``stop - start`` is a
+    positive multiple of `LANES`. Output row j of event i goes to ``out[j * out_stride + i -
+    start]``. With `reduce` its sum over the events of lane k goes to ``out[j * out_stride + k]``,
+    and the rounding errors of the sums of the first `COMPENSATED` rows follow at ``LANES + k``.
+    """
+
+    def leaf(printer: Printer, op: Op) -> str:
+        if op.name == "parameter":
+            place = printer.line(f"getelementptr double, ptr %parameters, i64 {op.data}")
+            return printer.splat(printer.line(f"load double, ptr {place}, align 8"))
+        offset = "%event"
+        if op.data:
+            row = printer.line(f"mul i64 %stride, {op.data}")
+            offset = printer.line(f"add i64 {row}, %event")
+        return printer.load("%in", offset)
+
+    p = Printer(module, ops, leaf)
+    p.lines.append("  br label %loop")
+    p.label("loop")
+    head = len(p.lines)
+    p.run(ops.body)
+    sums = _Sums(p, outputs if reduce else ())
+    if not reduce:
+        first = p.line("sub i64 %event, %start")
+        for row, value in enumerate(outputs):
+            p.store(p[value], "%out", p.line(f"add i64 {_row(p, row)}, {first}"))
+    following = p.line(f"add i64 %event, {LANES}")
+    p.lines[head:head] = [
+        f"  %event = phi i64 [ %start, %entry ], [ {following}, %{p.block} ]",
+        *sums.phis(),
+    ]
+    more = p.line(f"icmp slt i64 {following}, %stop")
+    p.lines.append(f"  br i1 {more}, label %loop, label %done")
+    p.label("done")
+    sums.store()
+    p.lines.append("  ret void")
+    body = "\n".join(p.lines)
+    module.functions[name] = (
+        f"define void @{name}(ptr noalias %in, i64 %stride, ptr noalias %parameters, i64 %start, "
+        f"i64 %stop, ptr noalias %out, i64 %out_stride) #0 {{\nentry:\n{body}\n}}\n"
+    )
+
+
+def _row(p: Printer, row: int) -> str:
+    return p.line(f"mul i64 %out_stride, {row}")
+
+
+class _Sums:
+    """Lane sums of the output rows over the steps of a loop, and what is lost in the first ones."""
+
+    def __init__(self, printer: Printer, outputs: Sequence[Value]) -> None:
+        self._p = printer
+        self._new: dict[str, str] = {}
+        for row, value in enumerate(outputs):
+            x, old = printer[value], f"%sum{row}"
+            new = self._new[old] = printer.line(f"fadd {DOUBLES} {old}, {x}")
+            if row < COMPENSATED:
+                self._new[f"%lost{row}"] = self._add_error(f"%lost{row}", old, x, new)
+
+    def _add_error(self, lost: str, old: str, x: str, new: str) -> str:
+        """TwoSum (Knuth)."""
+        p = self._p
+        part = p.line(f"fsub {DOUBLES} {new}, {old}")
+        rest = p.line(f"fsub {DOUBLES} {new}, {part}")
+        first = p.line(f"fsub {DOUBLES} {old}, {rest}")
+        second = p.line(f"fsub {DOUBLES} {x}, {part}")
+        error = p.line(f"fadd {DOUBLES} {first}, {second}")
+        return p.line(f"fadd {DOUBLES} {lost}, {error}")
+
+    def phis(self) -> list[str]:
+        """Instructions for the head of the loop."""
+        return [
+            f"  {old} = phi {DOUBLES} [ zeroinitializer, %entry ], [ {new}, %{self._p.block} ]"
+            for old, new in self._new.items()
+        ]
+
+    def store(self) -> None:
+        """Behind the loop."""
+        for old, new in self._new.items():
+            kind, row = old[1:4], int(old.lstrip("%sumlot"))
+            place = _row(self._p, row)
+            if kind == "los":
+                place = self._p.line(f"add i64 {place}, {LANES}")
+            self._p.store(new, "%out", place)

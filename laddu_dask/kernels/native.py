@@ -1,0 +1,63 @@
+"""LLVM assembly made executable in this process."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from laddu_dask.kernels.target import Target
+
+#: Linking changes LLVM's tables of this process; llvmlite guards single calls only.
+_LINKING = threading.Lock()
+
+
+def assemble(text: str, target: Target, level: int, *, passes: bool = False) -> bytes:
+    """Object code of a module.
+
+    Parameters
+    ----------
+    text
+        LLVM assembly.
+    target
+        Processor.
+    level
+        Effort of code generation, 0 to 3. Level 0 is several times faster to make, and several
+        times slower to run.
+    passes
+        Whether to optimise the assembly first. Kernels are straight-line code without anything to
+        find there; loops written with variables in memory need it.
+    """
+    module = llvm.parse_assembly(text, llvm.create_context())
+    machine = target.machine(level)
+    module.triple, module.data_layout = target.triple, str(machine.target_data)
+    if passes:
+        options = llvm.create_pipeline_tuning_options(speed_level=level)
+        options.loop_vectorization = options.slp_vectorization = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+class Code:
+    """Loaded machine code; it must outlive every call of its functions.
+
+    Parameters
+    ----------
+    object_code
+        What `assemble` made, on this machine or one like it.
+    target
+        The processor that it was made for.
+    """
+
+    def __init__(self, object_code: bytes, target: Target) -> None:
+        with _LINKING:
+            module = llvm.parse_assembly("", llvm.create_context())
+            self._engine: Any = llvm.create_mcjit_compiler(module, target.machine(2))
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
+            self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        return int(self._engine.get_function_address(name))

@@ -1,0 +1,76 @@
+"""Compilation in the background: models answer at once and become fast a little later."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+Job = Callable[[], None]
+
+
+class Optimizer:
+    """Runs jobs one after the other on a thread of its own, which begins with the first job."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._open = 0
+        self._idle = threading.Event()
+        self._idle.set()
+        self._process = os.getpid()
+
+    def submit(self, job: Job) -> None:
+        """Run a job some time soon. One that fails is logged; what it was to replace stays."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._forget()  # a fork has no threads of its parent
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="laddu-optimizer", daemon=True
+                )
+                self._thread.start()
+                # LLVM must not be at work when the process takes it apart.
+                atexit.register(self.close)
+            self._open += 1
+            self._idle.clear()
+            self._jobs.put(job)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except Exception:
+                logger.exception("optimising a kernel failed; its first code stays in use")
+            with self._lock:
+                self._open -= 1
+                if not self._open:
+                    self._idle.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to do; whether that came true."""
+        return self._idle.wait(timeout)
+
+    def close(self) -> None:
+        """Drop what has not begun, and wait for what has."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            if thread is None or self._process != os.getpid():
+                return
+            while not self._jobs.empty():
+                self._jobs.get_nowait()
+                self._open -= 1
+            self._jobs.put(None)
+        thread.join()
+        with self._lock:
+            self._open = 0
+            self._idle.set()

@@ -1,0 +1,80 @@
+"""Work in the background: in order, once, and out of the way when the process ends."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from laddu_dask.kernels.optimizer import Optimizer
+
+
+def test_jobs_run_in_order_on_one_thread() -> None:
+    optimizer, done = Optimizer(), []
+    assert optimizer.wait(0)
+    for n in range(20):
+        optimizer.submit(lambda n=n: done.append((n, threading.current_thread().name)))
+    assert optimizer.wait(30)
+    assert done == [(n, "laddu-optimizer") for n in range(20)]
+    optimizer.close()
+
+
+def test_a_failure_is_logged_and_the_next_job_runs(caplog: pytest.LogCaptureFixture) -> None:
+    optimizer, done = Optimizer(), []
+
+    def fail() -> None:
+        raise ValueError("no code")
+
+    with caplog.at_level(logging.ERROR):
+        optimizer.submit(fail)
+        optimizer.submit(lambda: done.append(1))
+        assert optimizer.wait(30)
+    assert done == [1]
+    assert "its first code stays in use" in caplog.text
+    optimizer.close()
+
+
+def test_closing_waits_for_the_job_at_work_and_drops_the_others() -> None:
+    optimizer, begun, go, done = Optimizer(), threading.Event(), threading.Event(), []
+
+    def job() -> None:
+        begun.set()
+        go.wait(30)
+        done.append(1)
+
+    optimizer.submit(job)
+    optimizer.submit(lambda: done.append(2))
+    assert begun.wait(30)
+    assert not optimizer.wait(0)
+    threading.Timer(0.05, go.set).start()
+    optimizer.close()
+    assert done == [1]
+    assert optimizer.wait(0)
+    optimizer.close()  # twice is as good as once
+    optimizer.submit(lambda: done.append(3))  # it begins again
+    assert optimizer.wait(30)
+    assert done == [1, 3]
+    optimizer.close()
+
+
+def test_a_process_may_end_while_a_kernel_is_being_optimised() -> None:
+    """LLVM must not be taken apart under the thread that uses it."""
+    script = """
+import laddu_dask as ld
+from laddu_dask.compiler import compile_model
+from laddu_dask.kernels import cpu, get_backend
+cpu.DIRECT = 10
+cpu._generator = lambda: "of this test only"
+x = ld.scalar("x") * ld.parameter("a", initial=0.5)
+for _ in range(3000):
+    x = (x * x + 1).sqrt()
+get_backend("cpu").compile(compile_model(x, "linear").programs.value, "reduce")
+print("answered")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "answered\n", "")

@@ -1,0 +1,157 @@
+"""One assembly, several processors and two levels of effort: the same bits from all of them."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from every_operation import program, rows
+from numpy.typing import NDArray
+
+import laddu_dask as ld
+from laddu_dask.compiler import Program, compile_model
+from laddu_dask.errors import ExecutionError
+from laddu_dask.kernels import Accumulator, get_backend
+from laddu_dask.kernels import cpu as cpu_kernels
+from laddu_dask.kernels.native import assemble
+from laddu_dask.kernels.target import VARIABLE, Target, current_target, find_target
+
+NAMES = ["avx512", "avx2", "sse2"]
+
+
+def runnable(name: str) -> Target:
+    try:
+        return find_target(name)
+    except ExecutionError as error:
+        pytest.skip(f"this processor cannot run it: {error}")
+
+
+def states(kernel: cpu_kernels.CpuKernel) -> tuple[Accumulator, NDArray[np.int64]]:
+    """What both purposes of a kernel give, as bits.
+
+    One NaN is as good as another: which operand's payload is handed on is the processor's choice.
+    """
+    inputs, parameters = rows(kernel.program), np.linspace(0.4, 0.9, kernel.program.n_parameters)
+    out = np.empty((kernel.program.n_outputs, inputs.shape[1]))
+    kernel.map(inputs, parameters, out)
+    total = Accumulator(kernel.program.n_outputs)
+    kernel.reduce(inputs, inputs.shape[1], parameters, total, 0)
+    return total, np.where(np.isnan(out), np.nan, out).view(np.int64)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_target_gives_the_bits_of_the_host(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AVX-512, AVX2, and SSE2, where fused multiply-add and rounding are calls of the C library."""
+    runnable(name)
+    expected_total, expected = states(cpu_kernels.CpuKernel(program(), find_target("host")))
+    monkeypatch.setenv(VARIABLE, name)
+    kernel = get_backend("cpu").compile(program())
+    assert isinstance(kernel, cpu_kernels.CpuKernel)
+    assert kernel.target.name == name
+    total, values = states(kernel)
+    np.testing.assert_array_equal(values, expected)
+    assert total == expected_total
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_effort_changes_no_bit(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, expected = states(cpu_kernels.CpuKernel(program(), current_target()))
+    monkeypatch.setattr(cpu_kernels.CpuKernel, "_level", lambda self: level)
+    _, values = states(cpu_kernels.CpuKernel(program(), current_target()))
+    np.testing.assert_array_equal(values, expected)
+
+
+def test_first_code_and_fast_code_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large model answers at once, and faster from some moment on that nobody can see."""
+    fast = cpu_kernels.CpuKernel(program(), current_target())
+    expected_total, expected = states(fast)
+    assert fast.is_optimized("map")
+    # The length is part of what follows: without the cache, and beyond what is compiled at once.
+    monkeypatch.setattr(cpu_kernels, "DIRECT", 0)
+    monkeypatch.setattr(cpu_kernels, "_generator", lambda: "another generator")
+    submitted = []
+    monkeypatch.setattr(cpu_kernels.optimizer, "submit", submitted.append)
+    kernel = cpu_kernels.CpuKernel(program(), current_target())
+    for rounds in range(2):
+        total, values = states(kernel)
+        assert [kernel.is_optimized(purpose) for purpose in ("map", "reduce")] == [rounds == 1] * 2
+        np.testing.assert_array_equal(values, expected)
+        assert total == expected_total
+        for job in submitted:
+            job()
+        submitted.clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("avx1024", "unknown target 'avx1024'"), ("", "unknown target ''")]
+)
+def test_unknown_targets_are_refused(
+    name: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, name)
+    with pytest.raises(ExecutionError, match=message):
+        get_backend("cpu").compile(program())
+
+
+def test_a_target_beyond_the_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm, "get_host_cpu_features", lambda: {"sse2": True, "fma": False})
+    with pytest.raises(ExecutionError, match="'avx2' needs avx2, fma, which this processor"):
+        find_target.__wrapped__("avx2")
+
+
+def chain(links: int) -> Program:
+    """Shared sub-expressions under roots: what made compile times explode elsewhere."""
+    x = ld.scalar("x") * ld.parameter("a", initial=0.5)
+    for _ in range(links):
+        x = (x * x + 1).sqrt()
+    return compile_model(x, "linear").programs.value
+
+
+def machine_text(which: Program, target: Target) -> str:
+    module = llvm.parse_assembly(
+        cpu_kernels.CpuKernel(which, target).assembly("reduce"), llvm.create_context()
+    )
+    machine = target.machine(2)
+    module.triple, module.data_layout = target.triple, str(machine.target_data)
+    return str(machine.emit_assembly(module))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "least"), [("avx512", "%zmm", 1), ("avx2", "%ymm", 2), ("sse2", "%xmm", 4)]
+)
+def test_code_is_vector_code(name: str, wanted: str, least: int) -> None:
+    """The number of multiplications follows from the length of the registers."""
+    text = machine_text(chain(40), runnable(name))
+    products = [line for line in text.splitlines() if "mulpd" in line or "fmadd" in line]
+    assert len(products) == least * 42  # the links, the parameter and the weight
+    assert all(wanted in line for line in products)
+    assert "fmadd" not in text  # nothing is contracted
+
+
+def test_code_for_neon_can_be_made() -> None:
+    """AArch64 is not here to run it: two lanes in a register, fused only where it is written."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = Target("neon", "aarch64-unknown-linux-gnu", "generic", "")
+    text = machine_text(chain(40), target)
+    products = [line for line in text.splitlines() if "\tfmul\t" in line]
+    assert len(products) == 4 * 42
+    assert all(".2d" in line for line in products)
+    assert "fmla" not in text
+    assert assemble(cpu_kernels.CpuKernel(program(), target).assembly("map"), target, 2)
+
+
+def test_compilation_grows_with_the_length_of_the_program() -> None:
+    """Linear, with room for noise: sixteen times the links, at most sixty-four times the time."""
+    times, sizes = [], []
+    for links in (50, 800):
+        text = cpu_kernels.CpuKernel(chain(links), current_target()).assembly("reduce")
+        begun = process_time()
+        sizes.append(len(assemble(text, current_target(), 2)))
+        times.append(process_time() - begun)
+    assert sizes[1] < 16 * sizes[0]
+    assert times[1] < 64 * times[0]
