@@ -26,8 +26,8 @@ COMPLEX = frozenset(
     f"{name}_{part}" for name in ("csqrt", "casin", "catanh", "ctanh") for part in ("re", "im")
 )
 #: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates.
-#: `pow` is ``|x|**y``. Systems of equations (`laddu_dask.compiler.systems`) take as many operands
-#: as they have coefficients.
+#: `pow` is ``|x|**y``; `widen` does nothing to a double (see `Program.precision`). Systems of
+#: equations (`laddu_dask.compiler.systems`) take as many operands as they have coefficients.
 ARITY = {
     "const": 0,
     "column": 0,
@@ -53,6 +53,7 @@ ARITY = {
     "pow": 2,
     **dict.fromkeys(COMPLEX, 2),
     "copysign": 2,
+    "widen": 1,
     "select": 3,
     "lt": 2,
     "le": 2,

@@ -11,11 +11,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from laddu_dask.compiler.complex_functions import expand
 from laddu_dask.compiler.ir import ARITY, COMPLEX, CONDITIONS, Graph, Instruction, live
 from laddu_dask.compiler.systems import SYSTEMS, Unrolling
 from laddu_dask.errors import LadduError
+
+Precision = Literal["f64", "f32"]
 
 
 @dataclass(frozen=True)
@@ -31,18 +34,27 @@ class Program:
         Number of input rows and of scalar parameters.
     outputs
         Index of the instruction that each output row takes its value from.
+    weighted
+        Whether the last input row is the event weight.
+    precision
+        What the operations round to. With ``"f32"`` inputs, parameters and literals are rounded to
+        single precision first; the weight, what ``widen`` gives and what comes of these two are
+        doubles, and so are the outputs.
     """
 
     instructions: tuple[Instruction, ...]
     n_inputs: int
     n_parameters: int
     outputs: tuple[int, ...]
+    weighted: bool = False
+    precision: Precision = "f64"
 
     @cached_property
     def digest(self) -> str:
         """Hexadecimal content digest; names the compiled code in caches."""
         state = hashlib.blake2b(digest_size=16)
-        state.update(repr((self.n_inputs, self.n_parameters, self.outputs)).encode())
+        head = (self.n_inputs, self.n_parameters, self.outputs, self.weighted, self.precision)
+        state.update(repr(head).encode())
         for op, args, payload in self.instructions:
             bits = struct.pack("<d", payload) if isinstance(payload, float) else payload
             state.update(repr((op, args, bits)).encode())
@@ -137,6 +149,7 @@ def cut(
         n_inputs,
         max(parameters.values(), default=-1) + 1,  # not every index need have a reader
         tuple(new[row] for row in rows),
+        weighted=weight_row is not None,
     )
     program.verify()
     return program

@@ -11,6 +11,9 @@ from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import LANES, Accumulator
 
 Array = npt.NDArray[np.float64]
+#: Weights of the events; 1.0 if all are one; None if they are the last row of the inputs.
+Weights = Array | float | None
+Rows = npt.NDArray[np.float64] | npt.NDArray[np.float32]
 
 #: What a kernel is used for; each is compiled when it is first needed.
 Purpose = Literal["map", "reduce"]
@@ -43,35 +46,41 @@ class Kernel(Protocol):
 
     program: Program
 
-    def map(self, inputs: Array, parameters: Array, out: Array) -> None:
+    def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """Evaluate events into rows.
 
         Parameters
         ----------
         inputs
-            Rows of event values, shape (n_inputs, padded events), C-contiguous.
+            Rows of event values, shape (n_inputs, padded events), C-contiguous; float32 for
+            programs in single precision. Of a weighted program the last row, the weights, may be
+            left out.
         parameters
             Scalars, shape (n_parameters,).
         out
             Receives the output rows, shape (n_outputs, padded events), C-contiguous.
+        weights
+            Weights of a weighted program, shape (padded events,), or 1.0 for events that count the
+            same; None if they are the last input row.
         """
 
     def reduce(
         self,
-        inputs: Array,
+        inputs: Rows,
         events: int,
         parameters: Array,
         accumulator: Accumulator,
         first_event: int,
         start: int = 0,
+        weights: Weights = None,
     ) -> None:
         """Add the sums of the output rows of events `start` to `events` to an accumulator.
 
         Parameters
         ----------
         inputs
-            As for `map`. The last row is the weight, to which every output row is proportional; it
-            is zero in the padding.
+            As for `map`. Every output row is proportional to the weight, which is the last row if
+            it is among them, and zero in the padding.
         events
             Where the events that count end; they begin with a tile (see `accumulator.TILE`).
         parameters
@@ -82,6 +91,8 @@ class Kernel(Protocol):
             Global index of event 0 of the inputs; it names a bad event.
         start
             First event that counts, a multiple of `TILE`.
+        weights
+            As for `map`; zero in the padding.
         """
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import FOLDS, LANES, TILE, Accumulator
-from laddu_dask.kernels.backend import Array, Purpose, padded, whole_vectors
+from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights, padded, whole_vectors
 from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
 from laddu_dask.kernels.llvm_text import ModuleText, event_function
@@ -35,8 +35,10 @@ DIRECT = 1500
 #: Operations from which the last few per cent of speed are not worth the time to compile.
 LARGE = 6000
 
-_KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7)
-_DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 12)
+_KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)
+_DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 15)
+#: Weights of a tile of events that all count the same.
+_ONES = np.ones(TILE)
 
 optimizer = Optimizer()
 
@@ -138,22 +140,26 @@ class CpuKernel:
         address = code.address("kernel")
         self._entries[purpose] = _Entry(code, address, _KERNEL(address), optimized)
 
-    def map(self, inputs: Array, parameters: Array, out: Array) -> None:
+    def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
-        self._check(inputs, parameters)
-        _check_rows("output", out, self.program.n_outputs)
+        found = self._check(inputs, parameters, weights)
+        _check_rows("output", out, self.program.n_outputs, np.dtype(np.float64))
         if out.shape != (self.program.n_outputs, inputs.shape[1]) or not out.flags.writeable:
             raise ValueError(
                 f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
             )
-        self._map(inputs, parameters, 0, out.shape[1], out)
+        self._map(inputs, found, parameters, 0, out.shape[1], out)
 
-    def _map(self, inputs: Array, parameters: Array, start: int, stop: int, out: Array) -> None:
+    def _map(
+        self, inputs: Rows, weights: Array, parameters: Array, start: int, stop: int, out: Array
+    ) -> None:
         self.prepare("map")
         if stop > start and out.shape[0]:
             self._entries["map"].function(
                 inputs.ctypes.data,
                 inputs.shape[1],
+                weights.ctypes.data,
+                _mask(weights),
                 parameters.ctypes.data,
                 start,
                 stop,
@@ -163,20 +169,25 @@ class CpuKernel:
 
     def reduce(
         self,
-        inputs: Array,
+        inputs: Rows,
         events: int,
         parameters: Array,
         accumulator: Accumulator,
         first_event: int,
         start: int = 0,
+        weights: Weights = None,
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
-        self._check(inputs, parameters)
+        found = self._check(inputs, parameters, weights)
         if len(accumulator) != self.program.n_outputs or not 0 <= events <= inputs.shape[1]:
             raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
         if start % TILE or start < 0:
             raise ValueError(f"reduce: event {start} does not begin a tile of {TILE}")
-        if events % LANES and inputs[-1, events : whole_vectors(events)].any():
+        last = found
+        if found is _ONES:
+            last = np.zeros(TILE)
+            last[: events % TILE] = 1.0
+        elif found[events : whole_vectors(events)].any():
             raise ValueError("reduce: the weight must be zero in the padding")
         self.prepare("reduce")
         rows = self.program.n_outputs
@@ -189,6 +200,9 @@ class CpuKernel:
                 entry.address,
                 inputs.ctypes.data,
                 inputs.shape[1],
+                found.ctypes.data,
+                last.ctypes.data,
+                _mask(found),
                 parameters.ctypes.data,
                 position,
                 events,
@@ -200,44 +214,59 @@ class CpuKernel:
                 folds.ctypes.data,
             )
             if position < events:
-                self._add_bad_tile(inputs, position, events, parameters, accumulator, first_event)
+                # Event by event: a bad one is recorded and left out, the others count as always.
+                size = min(TILE, events - position)
+                each = np.empty((rows, padded(size)))
+                stop = position + whole_vectors(size)
+                self._map(inputs, found, parameters, position, stop, each)
+                accumulator.add_tiles(each[:, :size], first_event + position)
                 position += TILE
 
-    def _add_bad_tile(
-        self,
-        inputs: Array,
-        start: int,
-        events: int,
-        parameters: Array,
-        accumulator: Accumulator,
-        first_event: int,
-    ) -> None:
-        """Event by event: a bad one is recorded and left out, the others count as always."""
-        size = min(TILE, events - start)
-        rows = np.empty((self.program.n_outputs, padded(size)))
-        self._map(inputs, parameters, start, start + whole_vectors(size), rows)
-        accumulator.add_tiles(rows[:, :size], first_event + start)
+    def _check(self, inputs: Rows, parameters: Array, weights: Weights) -> Array:
+        """Compiled code checks nothing, so everything is checked before it runs.
 
-    def _check(self, inputs: Array, parameters: Array) -> None:
-        """Compiled code checks nothing, so everything is checked before it runs."""
-        _check_rows("input", inputs, self.program.n_inputs)
-        wanted = self.program.n_parameters
+        Returns
+        -------
+        ndarray
+            The weights, one per event; or `_ONES`.
+        """
+        program = self.program
+        wanted = program.n_inputs - (program.weighted and weights is not None)
+        kind = np.float32 if program.precision == "f32" else np.float64
+        _check_rows("input", inputs, wanted, np.dtype(kind))
         if (
             parameters.dtype != np.float64
             or parameters.ndim != 1
             or not parameters.flags.c_contiguous
-            or len(parameters) < wanted
+            or len(parameters) < program.n_parameters
         ):
             raise ValueError(
-                f"kernel needs {wanted} contiguous float64 parameters, "
+                f"kernel needs {program.n_parameters} contiguous float64 parameters, "
                 f"got {parameters.dtype} {parameters.shape}"
             )
+        if weights is None and program.precision == "f64":
+            return inputs[program.n_inputs - 1] if program.n_inputs else _ONES
+        if not isinstance(weights, np.ndarray):
+            if program.weighted and weights != 1.0:
+                raise ValueError(f"kernel needs weights of its own, or 1.0, got {weights}")
+            return _ONES
+        if weights.dtype != np.float64 or weights.shape != inputs.shape[1:]:
+            raise ValueError(
+                f"kernel needs float64 weights of shape {inputs.shape[1:]}, "
+                f"got {weights.dtype} {weights.shape}"
+            )
+        return np.ascontiguousarray(weights)
 
 
-def _check_rows(what: str, rows: Array, wanted: int) -> None:
-    if rows.dtype != np.float64 or rows.ndim != 2 or not rows.flags.c_contiguous:
+def _mask(weights: Array) -> int:
+    """And-ed to the number of an event to find its weight."""
+    return TILE - 1 if weights is _ONES else -1
+
+
+def _check_rows(what: str, rows: Rows, wanted: int, kind: np.dtype[Any]) -> None:
+    if rows.dtype != kind or rows.ndim != 2 or not rows.flags.c_contiguous:
         raise ValueError(
-            f"kernel {what}s must be C-contiguous float64 rows, got {rows.dtype} {rows.shape}"
+            f"kernel {what}s must be C-contiguous {kind} rows, got {rows.dtype} {rows.shape}"
         )
     if rows.shape[0] < wanted or rows.shape[1] % LANES:
         raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")

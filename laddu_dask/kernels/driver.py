@@ -3,7 +3,8 @@
 In Python terms::
 
     for position in range(start, events, TILE):
-        kernel(inputs, stride, parameters, position, stop, lanes, 2 * LANES)
+        weights = all_weights if position + TILE <= events else last_weights
+        kernel(inputs, stride, weights, mask, parameters, position, stop, lanes, 2 * LANES)
         if not add_lanes(...):
             return position
 
@@ -40,7 +41,9 @@ _MODULUS = 0x7FFFFFFFFFFFFFFF
 #: Of the table of rounding constants that belongs to level 0 of a sum's top bin.
 _FIRST = FOLDS - 1 - LEVEL_MIN
 
-_KERNEL = ir.FunctionType(_VOID, [_NUMBERS, _WORD, _NUMBERS, _WORD, _WORD, _NUMBERS, _WORD])
+_KERNEL = ir.FunctionType(
+    _VOID, [_NUMBERS, _WORD, _NUMBERS, _WORD, _NUMBERS, _WORD, _WORD, _NUMBERS, _WORD]
+)
 
 
 def _word(x: int) -> Any:
@@ -108,10 +111,11 @@ class _Builder:
 def driver_text() -> str:
     """LLVM assembly of the function ``reduce``.
 
-    ``int64 reduce(kernel, inputs, stride, parameters, start, events, rows, lanes, levels, words,
-    meta, folds)`` sums tiles from `start` on and returns where a tile with a bad event begins, or
-    `events`. ``lanes`` has `rows` times ``2 LANES`` doubles of room, ``folds`` `rows` times
-    ``FOLDS + 1``; levels, words and meta are the accumulator's.
+    ``int64 reduce(kernel, inputs, stride, weights, last_weights, mask, parameters, start, events,
+    rows, lanes, levels, words, meta, folds)`` sums tiles from `start` on and returns where a tile
+    with a bad event begins, or `events`. ``last_weights`` are those of a last tile that is not
+    full. ``lanes`` has `rows` times ``2 LANES`` doubles of room, ``folds`` `rows` times ``FOLDS +
+    1``; levels, words and meta are the accumulator's.
     """
     module = ir.Module()
     add_lanes = _add_lanes(module, _fold(module))
@@ -121,6 +125,9 @@ def driver_text() -> str:
         _WORD,
         [
             _KERNEL.as_pointer(),
+            _NUMBERS,
+            _WORD,
+            _NUMBERS,
             _NUMBERS,
             _WORD,
             _NUMBERS,
@@ -134,15 +141,17 @@ def driver_text() -> str:
             _NUMBERS,
         ],
     )
-    kernel, inputs, stride, parameters, start, events, *state = f.function.args
-    rows, lanes, levels, words, meta, folds = state
+    kernel, inputs, stride, weights, last, mask, parameters, *others = f.function.args
+    start, events, rows, lanes, levels, words, meta, folds = others
     b = f.b
     with f.count(start, events, TILE) as position:
         left = b.sub(events, position)
-        size = b.select(b.icmp_signed("<", left, _word(TILE)), left, _word(TILE))
+        partial = b.icmp_signed("<", left, _word(TILE))
+        size = b.select(partial, left, _word(TILE))
         padded = b.and_(b.add(size, _word(LANES - 1)), _word(-LANES))
         stop = b.add(position, padded)
-        b.call(kernel, [inputs, stride, parameters, position, stop, lanes, _word(2 * LANES)])
+        tile = [inputs, stride, b.select(partial, last, weights), mask, parameters]
+        b.call(kernel, [*tile, position, stop, lanes, _word(2 * LANES)])
         good = b.call(add_lanes, [lanes, rows, levels, words, folds])
         with b.if_then(b.not_(good)):
             b.ret(position)

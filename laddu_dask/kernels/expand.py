@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels import elementary, powers
 from laddu_dask.kernels.hyperbolic import Hyperbola
-from laddu_dask.kernels.oplist import OpList, Value
+from laddu_dask.kernels.oplist import Kind, OpList, Value, bits
 
-_ARITHMETIC = {"add": "add", "sub": "sub", "mul": "mul", "div": "div"}
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "sqrt", "select"})
 #: Functions whose costly part serves several of them at one argument.
 _SHARED: dict[str, type[elementary.Circle | Hyperbola]] = {
     "sin": elementary.Circle,
@@ -19,41 +20,90 @@ _SHARED: dict[str, type[elementary.Circle | Hyperbola]] = {
     "cosh": Hyperbola,
     "tanh": Hyperbola,
 }
-_LOGICAL = {"and": "band", "or": "bor"}
+_CONDITIONS = {"lt": "lt", "le": "le", "eq": "eq", "and": "band", "or": "bor", "not": "bnot"}
 
 
 def expand(program: Program) -> tuple[OpList, list[Value]]:
-    """Operation list of a program and the value of each output row."""
-    g = OpList()
-    values: list[Value] = []
-    shared: dict[tuple[type, int], elementary.Circle | Hyperbola] = {}
-    for op, args, payload in program.instructions:
-        a = [values[arg] for arg in args]
+    """Operation list of a program and the value of each output row, a double.
+
+    In single precision arithmetic is done with floats, whatever has a double among its operands
+    with doubles. A function takes and gives floats and works with doubles in between, which makes
+    it as good as correctly rounded.
+    """
+    expansion = _Expansion(program)
+    return expansion.ops, expansion.outputs()
+
+
+class _Expansion:
+    def __init__(self, program: Program) -> None:
+        self.ops = OpList()
+        self._program = program
+        self._native: Kind = "f" if program.precision == "f32" else "d"
+        self._values: list[Value] = []
+        self._doubles: dict[int, Value] = {}
+        self._shared: dict[tuple[type, int], elementary.Circle | Hyperbola] = {}
+        for index, (op, args, payload) in enumerate(program.instructions):
+            self._values.append(self._value(index, op, args, payload))
+
+    def outputs(self) -> list[Value]:
+        """Values of the output rows."""
+        return [self._double(output) for output in self._program.outputs]
+
+    def _double(self, index: int) -> Value:
+        """A value as a double; a literal is that of the program, not its nearest float."""
+        if self._values[index].kind != "f":
+            return self._values[index]
+        if index not in self._doubles:
+            self._doubles[index] = self.ops.widen(self._values[index])
+        return self._doubles[index]
+
+    def _value(self, index: int, op: str, args: tuple[int, ...], payload: object) -> Value:
+        g = self.ops
         if op == "input":
-            value = g.input(int(str(payload)))
-        elif op == "parameter":
-            value = g.parameter(int(str(payload)))
-        elif op == "const":
+            row = int(str(payload))
+            if self._program.weighted and row == self._program.n_inputs - 1:
+                return g.emit("weight", "d")
+            return g.emit("input", self._native, data=row)
+        if op == "parameter":
+            return g.emit("parameter", self._native, data=int(str(payload)))
+        if op == "const":
             assert isinstance(payload, float)
-            value = g.const(payload)
-        elif op in _ARITHMETIC:
-            value = g.emit(_ARITHMETIC[op], "d", *a)
-        elif op in {"lt", "le", "eq"}:
-            value = g.emit(op, "b", *a)
-        elif op in _LOGICAL:
-            value = g.emit(_LOGICAL[op], "b", *a)
-        elif op == "not":
-            value = g.emit("bnot", "b", *a)
-        elif op in _SHARED:
-            family = _SHARED[op]
-            key = family, args[0]
-            if key not in shared:
-                shared[key] = family(g, a[0])
-            value = getattr(shared[key], op)()
+            return self._literal(index, payload)
+        if op == "widen":
+            return self._double(args[0])
+        kinds = {self._values[arg].kind for arg in args} - {"b"}
+        kind: Kind = "f" if kinds == {"f"} else "d"
+        a = [self._double(arg) if kind == "d" else self._values[arg] for arg in args]
+        if op in _CONDITIONS:
+            return g.emit(_CONDITIONS[op], "b", *a)
+        if op in _ARITHMETIC:
+            return g.emit(op, kind, *a)
+        if op in _SHARED:
+            value = self._family(_SHARED[op], args[0], op)
         else:
-            value = _FUNCTIONS[op](g, *a)
-        values.append(value)
-    return g, [values[output] for output in program.outputs]
+            value = _FUNCTIONS[op](g, *(self._double(arg) for arg in args))
+        return g.narrow(value) if kind == "f" else value
+
+    def _literal(self, index: int, x: float) -> Value:
+        if self._native == "d":
+            return self.ops.const(x)
+        self._doubles[index] = self.ops.const(x)
+        return self.ops.emit("const", "f", data=bits(_nearest_float(x)))
+
+    def _family(self, family: type[elementary.Circle | Hyperbola], argument: int, op: str) -> Value:
+        key = family, argument
+        if key not in self._shared:
+            self._shared[key] = family(self.ops, self._double(argument))
+        value = getattr(self._shared[key], op)()
+        assert isinstance(value, Value)
+        return value
+
+
+def _nearest_float(x: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", x))[0])
+    except OverflowError:
+        return float("inf") if x > 0 else float("-inf")
 
 
 def _copysign(g: OpList, size: Value, sign: Value) -> Value:
@@ -61,14 +111,11 @@ def _copysign(g: OpList, size: Value, sign: Value) -> Value:
 
 
 _FUNCTIONS: dict[str, Callable[..., Value]] = {
-    "neg": lambda g, x: -x,
     "abs": lambda g, x: g.absolute(x),
     "hypot": powers.hypot,
     "pow": powers.power,
-    "sqrt": lambda g, x: g.sqrt(x),
     "exp": elementary.exp,
     "log": elementary.log,
     "atan2": elementary.atan2,
     "copysign": _copysign,
-    "select": lambda g, condition, a, b: g.select(condition, a, b),
 }

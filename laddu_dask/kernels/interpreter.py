@@ -13,7 +13,7 @@ import numpy as np
 
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import TILE, Accumulator
-from laddu_dask.kernels.backend import Array, Purpose
+from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
 
 BLOCK = TILE
 
@@ -37,6 +37,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pow": lambda x, y: np.power(np.abs(x), y),
     "atan2": np.arctan2,
     "copysign": np.copysign,
+    "widen": lambda x: x.astype(np.float64),
     "select": np.where,
     "lt": np.less,
     "le": np.less_equal,
@@ -46,22 +47,49 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "not": np.logical_not,
 }
 
+#: What has a float as result only because it is rounded to one.
+_ROUNDED = frozenset(
+    {"exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "hypot", "pow", "atan2"}
+)
 
-def run_block(program: Program, inputs: Array, parameters: Array) -> list[Array]:
+
+def run_block(
+    program: Program, inputs: Rows, parameters: Array, weights: Weights = None
+) -> list[Any]:
     """Every value of a program over a block of events, in instruction order."""
+    kind: type = np.float32 if program.precision == "f32" else np.float64
     length = inputs.shape[1]
-    values: list[Array] = []
+    values: list[Any] = []
+    literals: dict[int, Array] = {}
     with np.errstate(all="ignore"):
         for op, args, payload in program.instructions:
             if op == "input":
-                values.append(inputs[int(str(payload))])
+                row = int(str(payload))
+                if program.weighted and row == program.n_inputs - 1:
+                    found = inputs[row] if weights is None else weights
+                    values.append(np.full(length, found, dtype=np.float64))
+                else:
+                    values.append(inputs[row])
             elif op == "parameter":
-                values.append(np.full(length, parameters[int(str(payload))]))
+                values.append(np.full(length, parameters[int(str(payload))], dtype=kind))
             elif op == "const":
-                values.append(np.full(length, payload))
+                literals[len(values)] = np.full(length, payload)
+                values.append(literals[len(values)].astype(kind))
             else:
-                values.append(_FUNCTIONS[op](*(values[arg] for arg in args)))
+                operands = [values[arg] for arg in args]
+                if any(operand.dtype == np.float64 for operand in operands):
+                    # A literal that meets a double is that of the program, not its nearest float.
+                    operands = [literals.get(arg, values[arg]) for arg in args]
+                values.append(_apply(op, operands))
     return values
+
+
+def _apply(op: str, operands: list[Any]) -> Any:
+    """One operation; functions of floats are rounded once, from doubles."""
+    function = _FUNCTIONS[op]
+    if op in _ROUNDED and all(operand.dtype == np.float32 for operand in operands):
+        return function(*(operand.astype(np.float64) for operand in operands)).astype(np.float32)
+    return function(*operands)
 
 
 class InterpreterKernel:
@@ -70,36 +98,43 @@ class InterpreterKernel:
     def __init__(self, program: Program) -> None:
         self.program = program
 
-    def _rows(self, inputs: Array, start: int, events: int, parameters: Array) -> Array:
-        block = np.empty((inputs.shape[0], BLOCK))
+    def _rows(
+        self, inputs: Rows, start: int, events: int, parameters: Array, weights: Weights
+    ) -> Array:
+        block = np.empty((inputs.shape[0], BLOCK), dtype=inputs.dtype)
         stop = min(start + BLOCK, events)
         block[:, : stop - start] = inputs[:, start:stop]
         block[:, stop - start :] = inputs[:, stop - 1 : stop]
-        values = run_block(self.program, block, parameters)
+        own = weights
+        if isinstance(weights, np.ndarray):
+            own = np.zeros(BLOCK)
+            own[: stop - start] = weights[start:stop]
+        values = run_block(self.program, block, parameters, own)
         rows = np.empty((self.program.n_outputs, stop - start))
         for row, output in enumerate(self.program.outputs):
             rows[row] = values[output][: stop - start]
         return rows
 
-    def map(self, inputs: Array, parameters: Array, out: Array) -> None:
+    def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
         events = out.shape[1]
         for start in range(0, events, BLOCK):
             stop = min(start + BLOCK, events)
-            out[:, start:stop] = self._rows(inputs, start, events, parameters)
+            out[:, start:stop] = self._rows(inputs, start, events, parameters, weights)
 
     def reduce(
         self,
-        inputs: Array,
+        inputs: Rows,
         events: int,
         parameters: Array,
         accumulator: Accumulator,
         first_event: int,
         start: int = 0,
+        weights: Weights = None,
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
         for position in range(start, events, BLOCK):
-            rows = self._rows(inputs, position, events, parameters)
+            rows = self._rows(inputs, position, events, parameters, weights)
             accumulator.add_tiles(rows, first_event + position)
 
 

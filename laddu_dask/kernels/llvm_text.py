@@ -12,13 +12,15 @@ import struct
 from collections.abc import Callable, Sequence
 
 from laddu_dask.kernels.accumulator import COMPENSATED, LANES
-from laddu_dask.kernels.oplist import Cold, Op, OpList, Value
+from laddu_dask.kernels.oplist import Cold, Kind, Op, OpList, Value
 
 DOUBLES = f"<{LANES} x double>"
+FLOATS = f"<{LANES} x float>"
 WORDS = f"<{LANES} x i64>"
 BITS = f"<{LANES} x i1>"
 MASK = f"i{LANES}"
-_TYPES = {"d": DOUBLES, "i": WORDS, "b": BITS}
+_TYPES = {"d": DOUBLES, "f": FLOATS, "i": WORDS, "b": BITS}
+_SCALARS = {"d": "double", "f": "float"}
 
 _BINARY = {
     "add": "fadd",
@@ -78,10 +80,11 @@ class ModuleText:
         parts = (self.globals_, self.declarations, self.functions)
         return "\n".join([text for part in parts for text in part.values()] + [_ATTRIBUTES, ""])
 
-    def intrinsic(self, name: str, operands: int) -> str:
+    def intrinsic(self, name: str, kind: Kind, operands: int) -> str:
         """Name of a vector intrinsic, declared on first use."""
-        full = f"@llvm.{name}.v{LANES}f64"
-        self.declarations[full] = f"declare {DOUBLES} {full}({', '.join([DOUBLES] * operands)})"
+        full = f"@llvm.{name}.v{LANES}f{64 if kind == 'd' else 32}"
+        type_ = _TYPES[kind]
+        self.declarations[full] = f"declare {type_} {full}({', '.join([type_] * operands)})"
         return full
 
     def table(self, name: str, entries: Sequence[float]) -> str:
@@ -102,7 +105,8 @@ class Printer:
     ops
         Owner of the operations.
     leaf
-        Prints an input or a parameter: receives the printer and the operation, gives the operand.
+        Prints an input, weight or parameter: receives the printer and the operation, gives the
+        operand.
     """
 
     def __init__(self, module: ModuleText, ops: OpList, leaf: Leaf) -> None:
@@ -132,21 +136,22 @@ class Printer:
         self.lines.append(f"{name}:")
         self.block = name
 
-    def load(self, pointer: str, offset: str) -> str:
+    def load(self, pointer: str, offset: str, kind: Kind = "d") -> str:
         """Vector at an element offset; only element alignment is assumed."""
-        place = self.line(f"getelementptr double, ptr {pointer}, i64 {offset}")
-        return self.line(f"load {DOUBLES}, ptr {place}, align 8")
+        place = self.line(f"getelementptr {_SCALARS[kind]}, ptr {pointer}, i64 {offset}")
+        return self.line(f"load {_TYPES[kind]}, ptr {place}, align {8 if kind == 'd' else 4}")
 
     def store(self, value: str, pointer: str, offset: str) -> None:
         """Store a vector at an element offset."""
         place = self.line(f"getelementptr double, ptr {pointer}, i64 {offset}")
         self.lines.append(f"  store {DOUBLES} {value}, ptr {place}, align 8")
 
-    def splat(self, scalar: str) -> str:
+    def splat(self, scalar: str, kind: Kind) -> str:
         """A vector with the scalar in every lane."""
-        first = self.line(f"insertelement {DOUBLES} poison, double {scalar}, i64 0")
+        vector = _TYPES[kind]
+        first = self.line(f"insertelement {vector} poison, {_SCALARS[kind]} {scalar}, i64 0")
         return self.line(
-            f"shufflevector {DOUBLES} {first}, {DOUBLES} poison, <{LANES} x i32> zeroinitializer"
+            f"shufflevector {vector} {first}, {vector} poison, <{LANES} x i32> zeroinitializer"
         )
 
     def run(self, body: Sequence[Op]) -> None:
@@ -160,11 +165,11 @@ class Printer:
 
     def _print(self, op: Op) -> str:
         name = op.name
-        if name in {"input", "parameter"}:
+        if name in {"input", "parameter", "weight"}:
             return self.leaf(self, op)
         if name == "const":
             assert isinstance(op.data, int)
-            return f"splat (double 0x{op.data & (1 << 64) - 1:016X})"
+            return f"splat ({_SCALARS[op.kind]} 0x{op.data & (1 << 64) - 1:016X})"
         if name == "iconst":
             return f"splat (i64 {op.data})"
         args = [self.operands[arg] for arg in op.args]
@@ -173,11 +178,16 @@ class Printer:
         if name in _COMPARE:
             return self.line(f"{_COMPARE[name]} {self.types[op.args[0]]} {args[0]}, {args[1]}")
         if name in _INTRINSIC:
-            function = self.module.intrinsic(_INTRINSIC[name], len(args))
-            listed = ", ".join(f"{DOUBLES} {arg}" for arg in args)
-            return self.line(f"call {DOUBLES} {function}({listed})")
+            function = self.module.intrinsic(_INTRINSIC[name], op.kind, len(args))
+            kind = _TYPES[op.kind]
+            listed = ", ".join(f"{kind} {arg}" for arg in args)
+            return self.line(f"call {kind} {function}({listed})")
         if name == "neg":
-            return self.line(f"fneg {DOUBLES} {args[0]}")
+            return self.line(f"fneg {_TYPES[op.kind]} {args[0]}")
+        if name == "widen":
+            return self.line(f"fpext {FLOATS} {args[0]} to {DOUBLES}")
+        if name == "narrow":
+            return self.line(f"fptrunc {DOUBLES} {args[0]} to {FLOATS}")
         if name == "bnot":
             return self.line(f"xor {BITS} {args[0]}, splat (i1 true)")
         if name == "d2i":
@@ -275,23 +285,29 @@ def _read_from_outside(region: Cold) -> list[int]:
 def event_function(
     module: ModuleText, name: str, ops: OpList, outputs: Sequence[Value], *, reduce: bool
 ) -> None:
-    """Define ``f(inputs, input_stride, parameters, start, stop, out, out_stride)``.
+    """Define ``f(inputs, stride, weights, mask, parameters, start, stop, out, out_stride)``.
 
-    Row j, event i of the inputs is at ``inputs[j * input_stride + i]``; ``stop - start`` is a
-    positive multiple of `LANES`. Output row j of event i goes to ``out[j * out_stride + i -
-    start]``. With `reduce` its sum over the events of lane k goes to ``out[j * out_stride + k]``,
-    and the rounding errors of the sums of the first `COMPENSATED` rows follow at ``LANES + k``.
+    Row j, event i of the inputs is at ``inputs[j * stride + i]``, of floats or doubles as the
+    program reads them; its weight is at ``weights[i & mask]``. ``stop - start`` is a positive
+    multiple of `LANES`. Output row j of event i goes to ``out[j * out_stride + i - start]``. With
+    `reduce` its sum over the events of lane k goes to ``out[j * out_stride + k]``, and the rounding
+    errors of the sums of the first `COMPENSATED` rows follow at ``LANES + k``.
     """
 
     def leaf(printer: Printer, op: Op) -> str:
+        if op.name == "weight":
+            return printer.load("%weights", printer.line("and i64 %event, %mask"))
         if op.name == "parameter":
             place = printer.line(f"getelementptr double, ptr %parameters, i64 {op.data}")
-            return printer.splat(printer.line(f"load double, ptr {place}, align 8"))
+            scalar = printer.line(f"load double, ptr {place}, align 8")
+            if op.kind == "f":
+                scalar = printer.line(f"fptrunc double {scalar} to float")
+            return printer.splat(scalar, op.kind)
         offset = "%event"
         if op.data:
             row = printer.line(f"mul i64 %stride, {op.data}")
             offset = printer.line(f"add i64 {row}, %event")
-        return printer.load("%in", offset)
+        return printer.load("%in", offset, op.kind)
 
     p = Printer(module, ops, leaf)
     p.lines.append("  br label %loop")
@@ -315,8 +331,9 @@ def event_function(
     p.lines.append("  ret void")
     body = "\n".join(p.lines)
     module.functions[name] = (
-        f"define void @{name}(ptr noalias %in, i64 %stride, ptr noalias %parameters, i64 %start, "
-        f"i64 %stop, ptr noalias %out, i64 %out_stride) #0 {{\nentry:\n{body}\n}}\n"
+        f"define void @{name}(ptr %in, i64 %stride, ptr %weights, i64 %mask, ptr %parameters, "
+        f"i64 %start, i64 %stop, ptr noalias %out, i64 %out_stride) #0 "
+        f"{{\nentry:\n{body}\n}}\n"
     )
 
 

@@ -1,9 +1,9 @@
 """The machine operation list: the one definition that every compiled backend prints.
 
-Nodes are doubles, 64-bit integers or lane conditions. Each is one correctly rounded or exact
-operation; a fused multiply-add exists only where it is written. Printing the same list as vector
-LLVM IR and as scalar CUDA therefore gives the same bits, and a lane never depends on its
-neighbours.
+Nodes are doubles, floats (single precision), 64-bit integers or lane conditions. Each is one
+correctly rounded or exact operation; a fused multiply-add exists only where it is written. Printing
+the same list as vector LLVM IR and as scalar CUDA therefore gives the same bits, and a lane never
+depends on its neighbours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["d", "i", "b"]
+Kind = Literal["d", "f", "i", "b"]
 
 
 def bits(x: float) -> int:
@@ -153,17 +153,17 @@ class OpList:
         self.body.append(Op(index, name, kind, tuple(arg.index for arg in args), data))
         return Value(self, index, kind)
 
-    def input(self, row: int) -> Value:
-        """The event's number in an input row."""
-        return self.emit("input", "d", data=row)
-
-    def parameter(self, index: int) -> Value:
-        """A scalar parameter."""
-        return self.emit("parameter", "d", data=index)
-
     def const(self, x: float) -> Value:
         """A double literal, by its bits."""
         return self.emit("const", "d", data=bits(float(x)))
+
+    def widen(self, x: Value) -> Value:
+        """A float as a double, exactly; doubles stay what they are."""
+        return self.emit("widen", "d", x) if x.kind == "f" else x
+
+    def narrow(self, x: Value) -> Value:
+        """The nearest float."""
+        return self.emit("narrow", "f", x)
 
     def integer(self, x: int) -> Value:
         """An integer literal."""
