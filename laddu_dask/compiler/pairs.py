@@ -79,10 +79,26 @@ def conj(g: Graph, a: Pair) -> Pair:
 
 def mul(g: Graph, a: Pair, b: Pair) -> Pair:
     """``a b``."""
+    if not _is_literal(g, a) or not _is_literal(g, b):
+        a, b = _imaginary(g, a), _imaginary(g, b)
     return Pair(
         _difference(g, _product(g, a.re, b.re), _product(g, a.im, b.im)),
         _sum(g, _product(g, a.re, b.im), _product(g, a.im, b.re)),
     )
+
+
+def _is_literal(g: Graph, a: Pair) -> bool:
+    return all(part is None or g.literal(part) is not None for part in a)
+
+
+def _imaginary(g: Graph, a: Pair) -> Pair:
+    """The factor without the real part -0 that Python gives to ``-1j``; ``1j`` has none either.
+
+    What is not finite in the other factor shows in the products with the imaginary part.
+    """
+    if a.re is None or a.im is None or not _is_literal(g, a):
+        return a
+    return Pair(None, a.im) if g.literal(a.re) == 0 and g.literal(a.im) != 0 else a
 
 
 def norm_sqr(g: Graph, a: Pair) -> int:
