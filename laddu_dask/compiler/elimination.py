@@ -1,5 +1,7 @@
 """Gaussian elimination with partial pivoting, unrolled into branch-free real operations.
 
+Twice as long as `laddu_dask.compiler.threshold`, which programs try first.
+
 Rows are exchanged by `select`, so every event of a vector takes its own pivots. The pivot of a
 column is the entry of largest squared modulus, the first one on a tie. Exact zeros of the matrix
 take no arithmetic and real entries stay real, until an exchange that depends on the event mixes
@@ -52,7 +54,7 @@ class Factors:
 def factorize(g: Graph, matrix: Sequence[Sequence[Pair]]) -> Factors:
     """Factorise a square matrix given by rows."""
     n = len(matrix)
-    rows = [[_without_zeros(g, entry) for entry in row] for row in matrix]
+    rows = [[without_zeros(g, entry) for entry in row] for row in matrix]
     exchanges: list[list[Exchange]] = []
     lower: list[dict[int, Pair]] = []
     inverses: list[Pair] = []
@@ -61,20 +63,27 @@ def factorize(g: Graph, matrix: Sequence[Sequence[Pair]]) -> Factors:
         exchanges.append(found)
         inverse = _reciprocal(g, rows[k][k], size)
         inverses.append(inverse)
-        lower.append({})
-        for i in range(k + 1, n):
-            factor = pairs.mul(g, rows[i][k], inverse)
-            if factor == ZERO:
-                continue
-            lower[k][i] = factor
-            for j in range(k + 1, n):
-                rows[i][j] = pairs.sub(g, rows[i][j], pairs.mul(g, factor, rows[k][j]))
+        lower.append(eliminate(g, rows, k, inverse))
     return Factors(exchanges, lower, rows, inverses, _poison(g, lower, rows, inverses))
+
+
+def eliminate(g: Graph, rows: list[list[Pair]], k: int, inverse: Pair) -> dict[int, Pair]:
+    """Subtract multiples of row k from those below it; the multiple of each row."""
+    n = len(rows)
+    multiples: dict[int, Pair] = {}
+    for i in range(k + 1, n):
+        factor = pairs.mul(g, rows[i][k], inverse)
+        if factor == ZERO:
+            continue
+        multiples[i] = factor
+        for j in range(k + 1, n):
+            rows[i][j] = pairs.sub(g, rows[i][j], pairs.mul(g, factor, rows[k][j]))
+    return multiples
 
 
 def solve(g: Graph, factors: Factors, rhs: Sequence[Pair]) -> list[Pair]:
     """Solution x of ``A x = rhs``."""
-    x = [_without_zeros(g, entry) for entry in rhs]
+    x = [without_zeros(g, entry) for entry in rhs]
     n = len(x)
     for k in range(n):
         _exchange_entries(g, x, k, factors.exchanges[k])
@@ -91,7 +100,7 @@ def solve(g: Graph, factors: Factors, rhs: Sequence[Pair]) -> list[Pair]:
 
 def solve_adjoint(g: Graph, factors: Factors, rhs: Sequence[Pair]) -> list[Pair]:
     """Solution y of ``A^H y = rhs``, by the same factors."""
-    y = [_without_zeros(g, entry) for entry in rhs]
+    y = [without_zeros(g, entry) for entry in rhs]
     n = len(y)
     for k in range(n):
         for j in range(k):
@@ -104,7 +113,7 @@ def solve_adjoint(g: Graph, factors: Factors, rhs: Sequence[Pair]) -> list[Pair]
     return y
 
 
-def _without_zeros(g: Graph, entry: Pair) -> Pair:
+def without_zeros(g: Graph, entry: Pair) -> Pair:
     """The entry with literal zeros as missing parts."""
 
     def part(value: int | None) -> int | None:
@@ -195,12 +204,8 @@ def _poison(
     A zero pivot turns the rest of a full triangle into NaN by itself. Past an exact zero it does
     not get through: component 0 of a diagonal system never meets the other pivots.
     """
-    n = len(inverses)
-    full = all(len(lower[k]) == n - 1 - k for k in range(n)) and all(
-        upper[k][j] != ZERO for k in range(n) for j in range(k + 1, n)
-    )
     total: int | None = None
-    if full:
+    if is_full(lower, upper):
         return total
     for inverse in inverses:
         size = pairs.re(g, inverse) if inverse.re is not None else pairs.im(g, inverse)
@@ -208,3 +213,11 @@ def _poison(
             term = g.mul(g.const(0.0), size)
             total = term if total is None else g.add(total, term)
     return total
+
+
+def is_full(lower: Sequence[dict[int, Pair]], upper: Sequence[Sequence[Pair]]) -> bool:
+    """Whether no element of the factors is an exact zero."""
+    n = len(lower)
+    return all(len(lower[k]) == n - 1 - k for k in range(n)) and all(
+        upper[k][j] != ZERO for k in range(n) for j in range(k + 1, n)
+    )

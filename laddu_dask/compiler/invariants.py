@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from laddu_dask.compiler.assumptions import Guard, Property, is_moderate
-from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, live
+from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, Region, live
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
@@ -107,13 +108,22 @@ def run_scalar(
     instructions: Sequence[Instruction], parameters: Sequence[float], outputs: Sequence[int]
 ) -> list[float]:
     """Evaluate a program without event inputs."""
-    values: list[float] = []
+    values: list[Any] = []  # of a region: its results, or None where they are not needed
     for op, args, payload in instructions:
         if op == "const":
             assert isinstance(payload, float)
             values.append(payload)
-        elif op == "parameter":
+        elif op in {"parameter", "input"}:
             values.append(parameters[int(str(payload))])
+        elif isinstance(payload, Region):
+            operands = [values[arg] for arg in args[1:]]
+            wanted = values[args[0]]
+            values.append(
+                run_scalar(payload.instructions, operands, payload.outputs) if wanted else None
+            )
+        elif op == "merge":
+            slow, value = (values[arg] for arg in args)
+            values.append(value if slow is None else slow[int(str(payload))])
         else:
             values.append(_FUNCTIONS[op](*(values[arg] for arg in args)))
     return [values[output] for output in outputs]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 EVENT, PARAMETER = 1, 2
 MIXED = EVENT | PARAMETER
@@ -27,7 +28,10 @@ COMPLEX = frozenset(
 )
 #: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates.
 #: `pow` is ``|x|**y``; `widen` does nothing to a double (see `Program.precision`). Systems of
-#: equations (`laddu_dask.compiler.systems`) take as many operands as they have coefficients.
+#: equations (`laddu_dask.compiler.systems`) take as many operands as they have coefficients. In
+#: programs `cold` computes a region from a condition and the operands of the region, for events
+#: where the condition holds; `merge` replaces a value computed before it by a result of the region
+#: there.
 ARITY = {
     "const": 0,
     "column": 0,
@@ -61,10 +65,28 @@ ARITY = {
     "and": 2,
     "or": 2,
     "not": 1,
+    "merge": 2,
 }
 CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})
 
-Payload = float | str | None
+
+@dataclass(frozen=True)
+class Region:
+    """Straight-line code inside a program that runs only for events that need it.
+
+    Attributes
+    ----------
+    instructions
+        Like those of a program; ``input`` k is operand k of the region.
+    outputs
+        Index of the instruction that each result takes its value from.
+    """
+
+    instructions: tuple[Instruction, ...]
+    outputs: tuple[int, ...]
+
+
+Payload = float | str | Region | None
 Instruction = tuple[str, tuple[int, ...], Payload]
 
 
@@ -194,3 +216,16 @@ def live(graph: Graph, outputs: Iterable[int]) -> list[int]:
             needed.add(index)
             stack.extend(graph.ops[index][1])
     return sorted(needed)
+
+
+def compact(
+    graph: Graph, outputs: Sequence[int]
+) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
+    """The instructions that the outputs need, renumbered, and the outputs among them."""
+    kept = live(graph, outputs)
+    new = {old: position for position, old in enumerate(kept)}
+    instructions = (graph.ops[old] for old in kept)
+    return (
+        tuple((op, tuple(new[arg] for arg in args), payload) for op, args, payload in instructions),
+        tuple(new[output] for output in outputs),
+    )

@@ -2,14 +2,13 @@
 
 ``solve`` and ``solve_adjoint`` values carry the whole system as operands, matrix first, row by row,
 real and imaginary parts in turn; the payload says which part they are. They stay compound until a
-program is cut, which unrolls them. There all components, and the adjoint system with them, share
-one factorisation of the matrix.
+program is cut, which unrolls them (`laddu_dask.compiler.unrolling`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from laddu_dask.compiler import elimination, pairs
 from laddu_dask.compiler.ir import PARAMETER, Graph
@@ -33,7 +32,7 @@ def emit(g: Graph, matrix: Sequence[Pair], rhs: Sequence[Pair]) -> list[Pair]:
     """
     system = (*matrix, *rhs)
     if all(part is None or g.literal(part) is not None for entry in system for part in entry):
-        return elimination.solve(g, elimination.factorize(g, _rows(matrix)), rhs)
+        return elimination.solve(g, elimination.factorize(g, rows(matrix)), rhs)
     args = tuple(part for entry in system for part in (pairs.re(g, entry), pairs.im(g, entry)))
     return _solution(g, "solve", args)
 
@@ -51,7 +50,8 @@ def _solution(g: Graph, op: str, args: tuple[int, ...]) -> list[Pair]:
     ]
 
 
-def _rows(matrix: Sequence[Pair]) -> list[Sequence[Pair]]:
+def rows(matrix: Sequence[Pair]) -> list[Sequence[Pair]]:
+    """Rows of n**2 elements."""
     n = math.isqrt(len(matrix))
     return [matrix[start : start + n] for start in range(0, n * n, n)]
 
@@ -64,11 +64,13 @@ def order(args: Sequence[int]) -> int:
     return n
 
 
-def _entries(args: Sequence[int]) -> list[Pair]:
+def entries(args: Sequence[int]) -> list[Pair]:
+    """Operands as pairs: the matrix row by row, then the right-hand side."""
     return [Pair(args[i], args[i + 1]) for i in range(0, len(args), 2)]
 
 
-def _position(payload: object) -> tuple[int, bool]:
+def position(payload: object) -> tuple[int, bool]:
+    """Component and whether it is its imaginary part."""
     component, part = str(payload).split()
     return int(component), part == "im"
 
@@ -105,10 +107,10 @@ def pull_back(g: Graph, seeds: Mapping[int, int], *, lenient: bool) -> Iterator[
     zero = g.const(0.0)
     parts = [zero] * (2 * n)
     for index, seed in seeds.items():
-        component, imaginary = _position(g.ops[index][2])
+        component, imaginary = position(g.ops[index][2])
         parts[2 * component + imaginary] = seed
-    entries = _entries(args)
-    matrix, rhs = entries[: n * n], entries[n * n :]
+    system = entries(args)
+    matrix, rhs = system[: n * n], system[n * n :]
     solution = _solution(g, "solve", args)
     adjoint = _solution(g, "solve_adjoint", (*args[: 2 * n * n], *parts))
     untaken: int | None = None
@@ -131,35 +133,27 @@ def pull_back(g: Graph, seeds: Mapping[int, int], *, lenient: bool) -> Iterator[
                 yield from reached(entry, pairs.neg(g, product))
 
 
-class Unrolling:
-    """Unrolls the systems of one program.
+def last_unknowns(g: Graph, needed: Iterable[int]) -> dict[tuple[int, ...], set[int]]:
+    """For each matrix the unknowns that are read, apart from derivatives, and so best come last.
 
-    Parameters
-    ----------
-    graph
-        Graph that receives the operations.
+    They are those in which an adjoint system anywhere in the graph is not zero, so that a program
+    with derivatives and one without them take the same order.
     """
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._factors: dict[tuple[int, ...], elimination.Factors] = {}
-        self._solutions: dict[tuple[str, tuple[int, ...]], list[Pair]] = {}
-
-    def value(self, op: str, args: tuple[int, ...], payload: object) -> int:
-        """The value of one part of a solution."""
-        component, imaginary = _position(payload)
-        entry = self._solution(op, args)[component]
-        return pairs.im(self._graph, entry) if imaginary else pairs.re(self._graph, entry)
-
-    def _solution(self, op: str, args: tuple[int, ...]) -> list[Pair]:
-        known = self._solutions.get((op, args))
-        if known is None:
-            n, entries = order(args), _entries(args)
-            key = args[: 2 * n * n]
-            factors = self._factors.get(key)
-            if factors is None:
-                rows = _rows(entries[: n * n])
-                factors = self._factors[key] = elimination.factorize(self._graph, rows)
-            method = elimination.solve if op == "solve" else elimination.solve_adjoint
-            known = self._solutions[op, args] = method(self._graph, factors, entries[n * n :])
-        return known
+    seeded: dict[tuple[int, ...], set[int]] = {}
+    for op, args, _ in g.ops:
+        if op == "solve_adjoint":
+            n = order(args)
+            rhs = entries(args)[n * n :]
+            seeded.setdefault(args[: 2 * n * n], set()).update(
+                k
+                for k, entry in enumerate(rhs)
+                if any(part is not None and g.literal(part) != 0 for part in entry)
+            )
+    found = dict(seeded)
+    for index in needed:
+        op, args, payload = g.ops[index]
+        if op == "solve":
+            key = args[: 2 * order(args) ** 2]
+            if key not in seeded:
+                found.setdefault(key, set()).add(position(payload)[0])
+    return found

@@ -151,8 +151,9 @@ def dot(a: Any, b: Any) -> Expr:
 def solve(A: Any, b: Any) -> Expr:
     """Solution x of the system of linear equations ``A x = b``.
 
-    Gaussian elimination with partial pivoting, event by event. A matrix that is exactly singular
-    at an event makes its value infinite or NaN, and the evaluation names the event.
+    Gaussian elimination event by event: along the diagonal where its elements are large enough for
+    that, else with partial pivoting. A matrix that is exactly singular at an event makes its value
+    infinite or NaN, and the evaluation names the event.
 
     Parameters
     ----------

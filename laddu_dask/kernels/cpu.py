@@ -104,7 +104,7 @@ class CpuKernel:
             known = default_cache().get(self._key(purpose))
             if known is not None:
                 self._install(purpose, known, optimized=True)
-            elif len(self.program.instructions) <= DIRECT:
+            elif self.program.size <= DIRECT:
                 self._optimize(purpose)
             else:
                 quick = assemble(self.assembly(purpose), self.target, 0)
@@ -125,7 +125,7 @@ class CpuKernel:
         return str(module)
 
     def _level(self) -> int:
-        return 2 if len(self.program.instructions) <= LARGE else 1
+        return 2 if self.program.size <= LARGE else 1
 
     def _key(self, purpose: Purpose) -> str:
         return _key(f"{purpose}|{self.program.digest}", self.target, self._level())

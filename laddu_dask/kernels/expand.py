@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels import elementary, powers
 from laddu_dask.kernels.hyperbolic import Hyperbola
@@ -30,24 +31,43 @@ def expand(program: Program) -> tuple[OpList, list[Value]]:
     with doubles. A function takes and gives floats and works with doubles in between, which makes
     it as good as correctly rounded.
     """
-    expansion = _Expansion(program)
-    return expansion.ops, expansion.outputs()
+    ops = OpList()
+    native: Kind = "f" if program.precision == "f32" else "d"
+
+    def leaf(op: str, number: int) -> Value:
+        if op == "input" and program.weighted and number == program.n_inputs - 1:
+            return ops.emit("weight", "d")
+        return ops.emit(op, native, data=number)
+
+    expansion = _Expansion(ops, program.instructions, native, leaf)
+    return ops, expansion.doubles(program.outputs)
 
 
 class _Expansion:
-    def __init__(self, program: Program) -> None:
-        self.ops = OpList()
-        self._program = program
-        self._native: Kind = "f" if program.precision == "f32" else "d"
+    def __init__(
+        self,
+        ops: OpList,
+        instructions: Sequence[Instruction],
+        native: Kind,
+        leaf: Callable[[str, int], Value],
+    ) -> None:
+        self.ops, self._native, self._leaf = ops, native, leaf
         self._values: list[Value] = []
         self._doubles: dict[int, Value] = {}
         self._shared: dict[tuple[type, int], elementary.Circle | Hyperbola] = {}
-        for index, (op, args, payload) in enumerate(program.instructions):
+        self._merged: dict[tuple[int, int], Value] = {}
+        # What each result of a region replaces; all of it is there before the region.
+        self._replaced = {
+            (args[0], int(str(payload))): args[1]
+            for op, args, payload in instructions
+            if op == "merge"
+        }
+        for index, (op, args, payload) in enumerate(instructions):
             self._values.append(self._value(index, op, args, payload))
 
-    def outputs(self) -> list[Value]:
-        """Values of the output rows."""
-        return [self._double(output) for output in self._program.outputs]
+    def doubles(self, outputs: Sequence[int]) -> list[Value]:
+        """Values as doubles."""
+        return [self._double(output) for output in outputs]
 
     def _double(self, index: int) -> Value:
         """A value as a double; a literal is that of the program, not its nearest float."""
@@ -59,16 +79,16 @@ class _Expansion:
 
     def _value(self, index: int, op: str, args: tuple[int, ...], payload: object) -> Value:
         g = self.ops
-        if op == "input":
-            row = int(str(payload))
-            if self._program.weighted and row == self._program.n_inputs - 1:
-                return g.emit("weight", "d")
-            return g.emit("input", self._native, data=row)
-        if op == "parameter":
-            return g.emit("parameter", self._native, data=int(str(payload)))
+        if op in {"input", "parameter"}:
+            return self._leaf(op, int(str(payload)))
         if op == "const":
             assert isinstance(payload, float)
             return self._literal(index, payload)
+        if isinstance(payload, Region):
+            self._cold(index, payload, [self._values[arg] for arg in args])
+            return self._values[args[0]]  # nobody reads the region itself
+        if op == "merge":
+            return self._merged[args[0], int(str(payload))]
         if op == "widen":
             return self._double(args[0])
         kinds = {self._values[arg].kind for arg in args} - {"b"}
@@ -83,6 +103,22 @@ class _Expansion:
         else:
             value = _FUNCTIONS[op](g, *(self._double(arg) for arg in args))
         return g.narrow(value) if kind == "f" else value
+
+    def _cold(self, index: int, region: Region, operands: Sequence[Value]) -> None:
+        g = self.ops
+        places = [(index, result) for result in range(len(region.outputs))]
+        fast = [self._values[self._replaced[place]] for place in places]
+
+        def slow() -> list[Value]:
+            doubles = [g.widen(operand) for operand in operands[1:]]
+            inner = _Expansion(g, region.instructions, "d", lambda _, number: doubles[number])
+            results = inner.doubles(region.outputs)
+            return [
+                g.narrow(result) if value.kind == "f" else result
+                for result, value in zip(results, fast, strict=True)
+            ]
+
+        self._merged |= zip(places, g.cold(operands[0], fast, slow), strict=True)
 
     def _literal(self, index: int, x: float) -> Value:
         if self._native == "d":

@@ -6,11 +6,12 @@ the same layout whatever the partitioning, and a result never depends on the pos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import TILE, Accumulator
 from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
@@ -56,32 +57,58 @@ _ROUNDED = frozenset(
 def run_block(
     program: Program, inputs: Rows, parameters: Array, weights: Weights = None
 ) -> list[Any]:
-    """Every value of a program over a block of events, in instruction order."""
+    """Every value of a program over a block of events, in instruction order.
+
+    In the place of a region are the events that need it and its results, none if no event does.
+    """
     kind: type = np.float32 if program.precision == "f32" else np.float64
     length = inputs.shape[1]
+
+    def leaf(op: str, number: int) -> Any:
+        if op == "parameter":
+            return np.full(length, parameters[number], dtype=kind)
+        if program.weighted and number == program.n_inputs - 1:
+            found = inputs[number] if weights is None else weights
+            return np.full(length, found, dtype=np.float64)
+        return inputs[number]
+
+    with np.errstate(all="ignore"):
+        return _run(program.instructions, leaf, length, kind)
+
+
+def _run(
+    instructions: Sequence[Instruction], leaf: Callable[[str, int], Any], length: int, kind: type
+) -> list[Any]:
     values: list[Any] = []
     literals: dict[int, Array] = {}
-    with np.errstate(all="ignore"):
-        for op, args, payload in program.instructions:
-            if op == "input":
-                row = int(str(payload))
-                if program.weighted and row == program.n_inputs - 1:
-                    found = inputs[row] if weights is None else weights
-                    values.append(np.full(length, found, dtype=np.float64))
-                else:
-                    values.append(inputs[row])
-            elif op == "parameter":
-                values.append(np.full(length, parameters[int(str(payload))], dtype=kind))
-            elif op == "const":
-                literals[len(values)] = np.full(length, payload)
-                values.append(literals[len(values)].astype(kind))
-            else:
-                operands = [values[arg] for arg in args]
-                if any(operand.dtype == np.float64 for operand in operands):
-                    # A literal that meets a double is that of the program, not its nearest float.
-                    operands = [literals.get(arg, values[arg]) for arg in args]
-                values.append(_apply(op, operands))
+    for op, args, payload in instructions:
+        operands = [values[arg] for arg in args]
+        if op in {"input", "parameter"}:
+            values.append(leaf(op, int(str(payload))))
+        elif op == "const":
+            literals[len(values)] = np.full(length, payload)
+            values.append(literals[len(values)].astype(kind))
+        elif isinstance(payload, Region):
+            values.append((operands[0], _results(payload, operands[0], operands[1:])))
+        elif op == "merge":
+            (wanted, results), value = operands
+            slow = results[int(str(payload))].astype(value.dtype) if results else value
+            values.append(np.where(wanted, slow, value))
+        else:
+            if any(operand.dtype == np.float64 for operand in operands):
+                # A literal that meets a double is that of the program, not its nearest float.
+                operands = [literals.get(arg, values[arg]) for arg in args]
+            values.append(_apply(op, operands))
     return values
+
+
+def _results(region: Region, wanted: Array, operands: Sequence[Array]) -> list[Any]:
+    """Results of a region for the whole block, none if no event needs them."""
+    if not wanted.any():
+        return []
+    doubles = [operand.astype(np.float64) for operand in operands]
+    values = _run(region.instructions, lambda _, number: doubles[number], len(wanted), np.float64)
+    return [values[output] for output in region.outputs]
 
 
 def _apply(op: str, operands: list[Any]) -> Any:

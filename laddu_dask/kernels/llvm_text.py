@@ -224,19 +224,18 @@ class Printer:
         packed = self.line(f"call {result} @{function}({args})")
         merged = []
         for k, fast in enumerate(region.fast):
-            slow = self.line(f"extractvalue {result} {packed}, {k}")
+            slow, kind = self.line(f"extractvalue {result} {packed}, {k}"), self.types[fast]
             merged.append(
-                self.line(
-                    f"select {BITS} {condition}, {DOUBLES} {slow}, {DOUBLES} {self.operands[fast]}"
-                )
+                self.line(f"select {BITS} {condition}, {kind} {slow}, {kind} {self.operands[fast]}")
             )
         self.lines.append(f"  br label %join{number}")
         self.label(f"join{number}")
         for index, fast, value in zip(region.results, region.fast, merged, strict=True):
+            kind = self.types[fast]
             self.operands[index] = self.line(
-                f"phi {DOUBLES} [ {self.operands[fast]}, %{before} ], [ {value}, %cold{number} ]"
+                f"phi {kind} [ {self.operands[fast]}, %{before} ], [ {value}, %cold{number} ]"
             )
-            self.types[index] = DOUBLES
+            self.types[index] = kind
 
     def _region_function(self, region: Cold, outside: Sequence[int]) -> tuple[str, str]:
         """A function of the region's own, shared by regions that are equal but for numbering."""
@@ -244,16 +243,15 @@ class Printer:
         for op in region.body:
             for index in op.data.results if isinstance(op.data, Cold) else (op.index,):
                 number[index] = len(number)
-        result = "{ " + ", ".join([DOUBLES] * len(region.slow)) + " }"
+        result = "{ " + ", ".join(self.types[fast] for fast in region.fast) + " }"
         printer = Printer(self.module, self.ops, self.leaf)
         for k, index in enumerate(outside):
             printer.operands[index], printer.types[index] = f"%a{k}", self.types[index]
         printer.run(region.body)
         packed = "poison"
         for k, index in enumerate(region.slow):
-            packed = printer.line(
-                f"insertvalue {result} {packed}, {DOUBLES} {printer.operands[index]}, {k}"
-            )
+            value = f"{printer.types[index]} {printer.operands[index]}"
+            packed = printer.line(f"insertvalue {result} {packed}, {value}, {k}")
         printer.lines.append(f"  ret {result} {packed}")
         args = ", ".join(f"{self.types[index]} %a{k}" for k, index in enumerate(outside))
         body = "\n".join(printer.lines)

@@ -216,7 +216,10 @@ class OpList:
     def cold(
         self, condition: Value, fast: Sequence[Value], slow: Callable[[], Sequence[Value]]
     ) -> list[Value]:
-        """`fast` results, replaced by those of `slow` in lanes where the condition holds."""
+        """`fast` results, replaced by those of `slow` in lanes where the condition holds.
+
+        Both have the same kinds.
+        """
         outer, self.body = self.body, []
         results = slow()
         inner, self.body = tuple(self.body), outer
@@ -231,7 +234,7 @@ class OpList:
             indices,
         )
         self.body.append(Op(-1, "cold", "d", (), region))
-        return [Value(self, index, "d") for index in indices]
+        return [Value(self, index, value.kind) for index, value in zip(indices, fast, strict=True)]
 
     def two_sum(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Sum and its rounding error, for any order of magnitudes (Knuth)."""

@@ -18,6 +18,7 @@ from laddu_dask.compiler import (
     compile_integral,
     compile_model,
 )
+from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, EvaluationError
 from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
@@ -219,17 +220,29 @@ class Model:
         return "\n".join(lines)
 
     def kernel_source(self, transform: Transform = "linear") -> str:
-        """The value-and-gradient program of a fit as text, one operation per line."""
+        """The value-and-gradient program of a fit as text, one operation per line.
+
+        Indented lines are code for few events, in which the inputs are the operands of ``cold``
+        after the condition.
+        """
         program = self.grouped(transform, Assumptions()).programs.gradient
-        lines = []
-        for index, (op, args, payload) in enumerate(program.instructions):
-            operands = ", ".join(f"v{arg}" for arg in args) or str(payload)
-            lines.append(f"v{index} = {op}({operands})")
-        lines.append("return " + ", ".join(f"v{output}" for output in program.outputs))
-        return "\n".join(lines)
+        return "\n".join(_source(program.instructions, program.outputs))
 
     def __repr__(self) -> str:
         return f"<Model {self.expr!r} with {len(self.parameter_names)} free parameters>"
+
+
+def _source(instructions: Sequence[Instruction], outputs: Sequence[int]) -> list[str]:
+    lines = []
+    for index, (op, args, payload) in enumerate(instructions):
+        operands = [f"v{arg}" for arg in args]
+        if isinstance(payload, Region):
+            inner = _source(payload.instructions, payload.outputs)
+            lines += [f"v{index} = {op}({', '.join(operands)}):", *(f"    {x}" for x in inner)]
+        else:
+            operands += [] if payload is None else [str(payload)]
+            lines.append(f"v{index} = {op}({', '.join(operands)})")
+    return [*lines, "return " + ", ".join(f"v{output}" for output in outputs)]
 
 
 def _complex(re: npt.NDArray[np.float64], im: npt.NDArray[np.float64]) -> Any:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import laddu_dask as ld
 from laddu_dask.compiler import Program, compile_model
+from laddu_dask.compiler.ir import Region
 from laddu_dask.kernels import Accumulator, get_backend
 
 BACKENDS = ["interpreter", "cpu"]
@@ -169,3 +170,16 @@ def test_weights_are_never_forgotten() -> None:
         single.reduce(x, 8, np.ones(1), state, 0, weights=1.0)
     with pytest.raises(ValueError, match="weights of its own"):
         single.reduce(np.zeros((2, 8), dtype=np.float32), 8, np.ones(1), state, 0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_regions_work_with_doubles(backend: str) -> None:
+    """Their results are rounded to what they replace; 16777217 + 0.5 is lost in a float."""
+    region = Region((("input", (), "0"), ("const", (), 16777217.0), ("add", (0, 1), None)), (2, 2))
+    which = straight(
+        ("input", (), "0"), ("widen", (0,), None), ("const", (), 0.0), ("lt", (2, 0), None),
+        ("cold", (3, 0), region), ("merge", (4, 0), "0"), ("merge", (4, 1), "1"), outputs=(5, 6),
+    )  # fmt: skip
+    found = mapped(which, column(0.5, -0.5), [], backend)
+    assert found[0, :2].tolist() == [16777218.0, -0.5]
+    assert found[1, :2].tolist() == [16777217.5, -0.5]
