@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
 
 import pytest
 
+from laddu_dask.kernels.object_cache import FOLDER_VARIABLE
 from laddu_dask.kernels.optimizer import Optimizer
 
 
@@ -67,7 +69,6 @@ import laddu_dask as ld
 from laddu_dask.compiler import compile_model
 from laddu_dask.kernels import cpu, get_backend
 cpu.DIRECT = 10
-cpu._generator = lambda: "of this test only"
 x = ld.scalar("x") * ld.parameter("a", initial=0.5)
 for _ in range(3000):
     x = (x * x + 1).sqrt()
@@ -75,6 +76,10 @@ get_backend("cpu").compile(compile_model(x, "linear").programs.value, "reduce")
 print("answered")
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script],
+        env={**os.environ, FOLDER_VARIABLE: "", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "answered\n", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import process_time
 
 import llvmlite.binding as llvm
@@ -16,9 +17,15 @@ from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.kernels import cpu as cpu_kernels
 from laddu_dask.kernels.native import assemble
+from laddu_dask.kernels.object_cache import ObjectCache
 from laddu_dask.kernels.target import VARIABLE, Target, current_target, find_target
 
 NAMES = ["avx512", "avx2", "sse2"]
+
+
+def nothing_kept() -> ObjectCache:
+    """A cache without a folder."""
+    return ObjectCache(None)
 
 
 def runnable(name: str) -> Target:
@@ -59,6 +66,7 @@ def test_every_target_gives_the_bits_of_the_host(
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 def test_effort_changes_no_bit(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_kernels, "default_cache", nothing_kept)
     _, expected = states(cpu_kernels.CpuKernel(program(), current_target()))
     monkeypatch.setattr(cpu_kernels.CpuKernel, "_level", lambda self: level)
     _, values = states(cpu_kernels.CpuKernel(program(), current_target()))
@@ -70,10 +78,10 @@ def test_first_code_and_fast_code_have_the_same_bits(monkeypatch: pytest.MonkeyP
     fast = cpu_kernels.CpuKernel(program(), current_target())
     expected_total, expected = states(fast)
     assert fast.is_optimized("map")
-    # The length is part of what follows: without the cache, and beyond what is compiled at once.
+    # As a program that is in no cache and too long to be compiled well at once.
     monkeypatch.setattr(cpu_kernels, "DIRECT", 0)
-    monkeypatch.setattr(cpu_kernels, "_generator", lambda: "another generator")
-    submitted = []
+    monkeypatch.setattr(cpu_kernels, "default_cache", nothing_kept)
+    submitted: list[Callable[[], None]] = []
     monkeypatch.setattr(cpu_kernels.optimizer, "submit", submitted.append)
     kernel = cpu_kernels.CpuKernel(program(), current_target())
     for rounds in range(2):
