@@ -60,20 +60,21 @@ class Unrolling:
         return known
 
     def _repaired(self, fast: list[Pair], inaccurate: int, region: _Pivoted) -> list[Pair]:
-        g, number = self._graph, len(self._regions)
+        g = self._graph
+        zero, slow_zero = g.const(0.0), region.graph.const(0.0)
+        cold = g.emit("cold", inaccurate, *region.operands, payload=str(len(self._regions)))
         self._regions.append(region)
-        whole = [Pair(pairs.re(g, entry), pairs.im(g, entry)) for entry in fast]
-        cold = g.emit("cold", inaccurate, *region.operands, payload=str(number))
 
-        def merge(known: int | None, value: int | None, slow: int | None) -> int | None:
-            if known is None and slow is None:
+        def merge(value: int | None, slow: int | None) -> int | None:
+            if value is None and slow is None:
                 return None
-            result = region.graph.const(0.0) if slow is None else slow
-            return g.emit("merge", cold, value, payload=str(result)) if value is not None else None
+            value = zero if value is None else value
+            slow = slow_zero if slow is None else slow
+            return g.emit("merge", cold, value, payload=str(slow))
 
         return [
-            Pair(*map(merge, known, entry, slow))
-            for known, entry, slow in zip(fast, whole, region.solution, strict=True)
+            Pair(*map(merge, entry, slow))
+            for entry, slow in zip(fast, region.solution, strict=True)
         ]
 
     def with_regions(self, instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
