@@ -90,6 +90,21 @@ def _is_one(value: complex | float) -> bool:
     return value == 1
 
 
+def times(a: complex | float, b: complex | float) -> complex | float:
+    """Product of literals; a part that is +0 is absent and stays so, as it does in programs."""
+    if _is_one(a) or _is_one(b):
+        return b if _is_one(a) else a
+    if isinstance(a, float) and isinstance(b, complex):
+        a, b = b, a
+    if isinstance(a, complex) and isinstance(b, float):
+        re, im = (
+            part if part == 0 and math.copysign(1.0, part) > 0 else part * b
+            for part in (a.real, a.imag)
+        )
+        return complex(re, im)
+    return a * b
+
+
 class Algebra:
     """Constructors of terms.
 
@@ -225,7 +240,7 @@ class Algebra:
             nonlocal literal
             k, found = self.factors(term)
             if not _is_one(k):
-                literal = k if _is_one(literal) else literal * k
+                literal = times(literal, k)
             for base, exponent in found:
                 key = (base, exponent > 0)
                 powers[key] = powers.get(key, 0) + exponent
@@ -349,7 +364,7 @@ class Algebra:
         if term.op == "conj":
             return self.norm_sqr(term.args[0])
         other = self.conj(term)
-        if other.op != "conj" and other.digest < term.digest:
+        if other.op != "conj" and _by_conjugates(other) < _by_conjugates(term):
             term = other
         return self.make("norm_sqr", (term,))
 
@@ -453,6 +468,18 @@ class Algebra:
 
 
 _CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})
+
+
+def _by_conjugates(term: Term) -> tuple[int, bytes]:
+    """Order of a sum and its conjugate: the one with fewer conjugates needs fewer negations."""
+    count, stack = 0, [term]
+    while stack:
+        part = stack.pop()
+        if part.op == "conj":
+            count += 1
+        elif part.op in {"add", "mul", "pow"}:
+            stack.extend(part.args)
+    return count, term.digest
 
 
 def _ordered(terms: Iterable[Term]) -> tuple[Term, ...]:
