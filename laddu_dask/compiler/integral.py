@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from laddu_dask.compiler import pairs
+from laddu_dask.compiler.assembly import CompiledModel
 from laddu_dask.compiler.assumptions import Assumptions, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.event_programs import EventPrograms
@@ -15,7 +16,7 @@ from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run_scalar
 from laddu_dask.compiler.ir import EVENT, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.model import CompiledModel, compile_term
+from laddu_dask.compiler.model import compile_term
 from laddu_dask.compiler.normalize import normalize
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.separable import Product, separate

@@ -210,15 +210,18 @@ def _verify(recipe: Recipe, rows: Array) -> None:
             # NaN has no sign: whatever is assumed, it stays NaN.
             negative = check.property == "nonnegative" and not (values >= 0).any()
             findings[check.digest.hex()] = "negative" if negative else "open"
-    if programs.regrouped:
-        sizes = np.abs(rows[: programs.n_cached])
-        with np.errstate(invalid="ignore"):
-            extreme = ((sizes < SMALLEST) & (sizes > 0)) | ((sizes > LARGEST) & (sizes < np.inf))
-        if extreme.any():
-            findings[RANGE.hex()] = "open"
+    if any(_is_extreme(rows[row]) for row in programs.ranged):
+        findings[RANGE.hex()] = "open"
     if findings:
         raise AssumptionError(
             f"{recipe.label}: events contradict {len(findings)} assumptions of the compiled form",
             label=recipe.label,
             findings=findings,
         )
+
+
+def _is_extreme(values: Array) -> bool:
+    sizes = np.abs(values)
+    with np.errstate(invalid="ignore"):
+        extreme = ((sizes < SMALLEST) & (sizes > 0)) | ((sizes > LARGEST) & (sizes < np.inf))
+    return bool(extreme.any())
