@@ -3,10 +3,17 @@
 from laddu_dask.compiler.assembly import CompiledModel, Transform
 from laddu_dask.compiler.assumptions import Assumptions
 from laddu_dask.compiler.event_programs import EventPrograms
-from laddu_dask.compiler.integral import IntegralForm, SeparableIntegral, compile_integral
+from laddu_dask.compiler.facts import Facts, propose
+from laddu_dask.compiler.integral import (
+    IntegralForm,
+    SeparableIntegral,
+    compile_integral,
+    probe_integral,
+)
 from laddu_dask.compiler.invariants import Invariants
 from laddu_dask.compiler.layout import ParameterLayout
-from laddu_dask.compiler.model import Candidate, compile_candidates, compile_model
+from laddu_dask.compiler.model import Candidate, compile_candidates, compile_model, probe_model
+from laddu_dask.compiler.probe import Probe
 from laddu_dask.compiler.program import Program
 
 __all__ = [
@@ -14,13 +21,18 @@ __all__ = [
     "Candidate",
     "CompiledModel",
     "EventPrograms",
+    "Facts",
     "IntegralForm",
     "Invariants",
     "ParameterLayout",
+    "Probe",
     "Program",
     "SeparableIntegral",
     "Transform",
     "compile_candidates",
     "compile_integral",
     "compile_model",
+    "probe_integral",
+    "probe_model",
+    "propose",
 ]

@@ -115,6 +115,8 @@ class Algebra:
 
     Attributes
     ----------
+    assumptions
+        The same.
     assumed
         Property by term, for every assumption that was made.
     relied
@@ -125,7 +127,7 @@ class Algebra:
     """
 
     def __init__(self, assumptions: Assumptions) -> None:
-        self._assumptions = assumptions
+        self.assumptions = assumptions
         self._known: dict[bytes, Term] = {}
         self.assumed: dict[tuple[Term, Property], None] = {}
         self.relied: set[tuple[Term, Property]] = set()
@@ -298,7 +300,7 @@ class Algebra:
         while stack:
             term = stack.pop()
             if term.kind != MIXED:
-                if self._assumptions.is_open(term.digest):
+                if self.assumptions.is_open(term.digest):
                     return False
                 if term.literal is None:
                     leaves.append(term)
@@ -461,7 +463,7 @@ class Algebra:
         """Sign that the argument of a root, logarithm or power is assumed to have."""
         if term.kind not in {EVENT, PARAMETER} or not self._is_real(term):
             return "open"
-        sign = self._assumptions.sign(term.digest)
+        sign = self.assumptions.sign(term.digest)
         if sign != "open":
             self.assumed[term, sign] = None
         return sign

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from laddu_dask.compiler import pairs
-from laddu_dask.compiler.assumptions import Check, Guard
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.columns import choose_columns
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.invariants import Invariants, split_invariants
 from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.layout import ParameterLayout
+from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
 
@@ -43,24 +42,20 @@ class CompiledModel:
 
 
 def assemble(
-    graph: Graph,
-    root: pairs.Pair,
+    lowered: Lowered,
     transform: Transform,
     layout: ParameterLayout,
-    checks: Sequence[Check] = (),
-    guards: Sequence[Guard] = (),
     *,
     load: float | None = None,
-    accepted: int | None = None,
 ) -> CompiledModel:
     """Cut the three programs out of a lowered graph.
 
     `load` is given for regrouped graphs: the cost of a column, see `choose_columns`. Without it
-    every event value that meets parameters is kept. Events for which the condition `accepted` does
-    not hold have no value.
+    every event value that meets parameters is kept.
     """
+    graph, accepted = lowered.graph, lowered.accepted
     guarded: set[int] = set()
-    values, reached = _outputs(graph, root, transform, guarded)
+    values, reached = _outputs(graph, lowered.root, transform, guarded)
     # `complex` differentiates two roots; a frontier value that only one of them reads has no
     # adjoint from the other, which is an exact zero.
     differentiated = sorted({value for found in reached for value in found})
@@ -75,12 +70,11 @@ def assemble(
     met = boundary(graph, outputs, EVENT)
     cached = met if load is None else choose_columns(graph, met, load)
     inputs = {value: i for i, value in enumerate(cached)}
-    checks, guards = list(dict.fromkeys(checks)), list(dict.fromkeys(guards))
+    checks, guards = list(dict.fromkeys(lowered.checks)), list(dict.fromkeys(lowered.guards))
     # Values that meet parameters are checked for their range, also those that are not kept.
-    prepared = list(dict.fromkeys([*cached, *met]))
+    checked = [value for check in checks for value in (check.value, check.other)]
+    prepared = list(dict.fromkeys(v for v in (*cached, *met, *checked) if v is not None))
     place = {value: row for row, value in enumerate(prepared)}
-    n_checked = len(prepared)
-    prepared += [check.value for check in checks]
     columns = columns_below(graph, prepared)
     # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
     optional = [
@@ -94,7 +88,7 @@ def assemble(
         value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
         gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
         n_cached=len(cached),
-        checks=tuple(check._replace(value=n_checked + row) for row, check in enumerate(checks)),
+        checks=tuple(check.moved(place.__getitem__) for check in checks),
         regrouped=load is not None,
         ranged=() if load is None else tuple(place[value] for value in met),
     )

@@ -27,7 +27,7 @@ class EventPrograms:
     n_cached
         Number of cached columns, the weight not counted.
     checks
-        Rows of `prepare` behind the cached columns, with the property that each must have.
+        Rows of `prepare`, with the property that each must have.
     regrouped
         Whether the order of operations is not the written one, so that event values which meet
         parameters must be moderate (see `laddu_dask.compiler.assumptions.is_moderate`).

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from laddu_dask.compiler import pairs
+from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
 from laddu_dask.compiler.assumptions import Assumptions, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
@@ -16,8 +17,9 @@ from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run_scalar
 from laddu_dask.compiler.ir import EVENT, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.model import compile_term
+from laddu_dask.compiler.model import compile_term, probe_term
 from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.separable import Product, separate
 from laddu_dask.expr.expression import Expr
@@ -87,13 +89,8 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
     residual = None if rest is None else compile_term(algebra, rest, "linear", layout)
     if not products:
         return IntegralForm(None, residual)
-    grouping = Grouping(algebra, distribute=False)
-    lowered = grouping.lower(
-        *(product.parameters for product in products), *(product.events for product in products)
-    )
-    g, n = grouping.graph, len(products)
-    factors = [_part(g, pair, p) for pair, p in zip(lowered[:n], products, strict=True)]
-    events = [_part(g, pair, p) for pair, p in zip(lowered[n:], products, strict=True)]
+    grouping, factors, events = _lowered(algebra, products)
+    g = grouping.graph
     statistics = list(dict.fromkeys(events))
     checks = list(dict.fromkeys(grouping.checks))
     guards = list(dict.fromkeys(grouping.guards))
@@ -101,7 +98,8 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
     weight = g.emit("weight")
     rows = [g.mul(weight, value) for value in statistics]
     cached = boundary(g, rows, EVENT)
-    prepared = [*cached, *(check.value for check in checks)]
+    prepared = list(dict.fromkeys([*cached, *(check.value for check in checks)]))
+    place = {value: row for row, value in enumerate(prepared)}
     columns = columns_below(g, prepared)
     inputs = {value: i for i, value in enumerate(cached)}
     sums = cut(g, rows, inputs, {}, weight_row=len(cached))
@@ -111,7 +109,7 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
         value=sums,
         gradient=sums,
         n_cached=len(cached),
-        checks=tuple(check._replace(value=len(cached) + i) for i, check in enumerate(checks)),
+        checks=tuple(check.moved(place.__getitem__) for check in checks),
         regrouped=True,
     )
     places = [statistics.index(value) for value in events]
@@ -126,6 +124,30 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
         ),
         residual,
     )
+
+
+def probe_integral(expr: Expr, assumptions: Assumptions) -> Probe:
+    """Event values of the separated form that facts may be about."""
+    algebra, root = normalize(expr.node, assumptions)
+    products, rest = separate(algebra, root)
+    grouping, _, events = _lowered(algebra, products)
+    subjects = [] if rest is None else probe_term(algebra, rest)
+    g = grouping.graph
+    return probe([*subjects, (g, [value for value in events if g.kinds[value] == EVENT])])
+
+
+def _lowered(
+    algebra: Algebra, products: Sequence[Product]
+) -> tuple[Grouping, list[int], list[int]]:
+    """Factors of parameters and of events of all products."""
+    grouping = Grouping(algebra, distribute=False)
+    lowered = grouping.lower(
+        *(product.parameters for product in products), *(product.events for product in products)
+    )
+    g, n = grouping.graph, len(products)
+    factors = [_part(g, pair, p) for pair, p in zip(lowered[:n], products, strict=True)]
+    events = [_part(g, pair, p) for pair, p in zip(lowered[n:], products, strict=True)]
+    return grouping, factors, events
 
 
 def _part(g: Graph, pair: pairs.Pair, product: Product) -> int:

@@ -17,10 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import Assumptions, CompiledModel
+from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import Decision, MemoryReport
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.first_events import first_events, with_facts
 from laddu_dask.runtime.forms import ModelPass, PassForm, PassSum, choose_form
 from laddu_dask.runtime.payload import Mode
 from laddu_dask.runtime.reduction import Pass, Reducer
@@ -54,6 +56,7 @@ class AdaptiveReducer:
         self.reducer = self._open()
         self._written: tuple[list[CompiledModel], Reducer] | None = None
         self._once: dict[str, Decision] = {}
+        self._first_events: list[dict[str, Array] | None] | None = None
 
     def _form(self, index: int) -> PassForm:
         return choose_form(
@@ -224,6 +227,7 @@ class AdaptiveReducer:
 
     def _under_valid_assumptions(self, attempt: Callable[[], Result]) -> Result:
         """Weaken assumptions that events violate until none is left that they do."""
+        self._look_at_first_events()
         while True:
             try:
                 return attempt()
@@ -233,7 +237,38 @@ class AdaptiveReducer:
                 self._assumptions[index] = self._assumptions[index].weaken(findings)
                 self._renew(index)
 
+    def _look_at_first_events(self) -> None:
+        """Take the facts that they suggest into the assumptions, once."""
+        if self._first_events is not None:
+            return
+        self._first_events = [
+            first_events(item.dataset, item.model.columns) for item in self.passes
+        ]
+        for index in range(len(self.passes)):
+            suggested = self._suggested(index)
+            if suggested.facts:
+                self._assumptions[index] = suggested
+                self._rebuild(index)
+
+    def _suggested(self, index: int) -> Assumptions:
+        """The assumptions with facts about the values of the form that they lead to."""
+        item, known = self.passes[index], self._assumptions[index]
+        events = None if self._first_events is None else self._first_events[index]
+        if events is None or known.is_open(RANGE):
+            return known
+        separate = item.transform == "linear" and self._separates[index]
+        return with_facts(
+            known,
+            lambda assumptions: item.model.probe(assumptions, separate=separate),
+            events,
+            self.execution.backend_name,
+        )
+
     def _renew(self, index: int) -> None:
+        self._assumptions[index] = self._suggested(index)
+        self._rebuild(index)
+
+    def _rebuild(self, index: int) -> None:
         self._forms[index] = self._form(index)
         self._statistics[index] = None
         self._once.pop(self.passes[index].label, None)

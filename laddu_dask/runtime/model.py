@@ -14,9 +14,12 @@ from laddu_dask.compiler import (
     CompiledModel,
     IntegralForm,
     ParameterLayout,
+    Probe,
     Transform,
     compile_integral,
     compile_model,
+    probe_integral,
+    probe_model,
 )
 from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.data import Dataset
@@ -71,6 +74,12 @@ class Model:
     def integral(self, assumptions: Assumptions) -> IntegralForm:
         """The sum over events of the real part, separated as far as possible."""
         return compile_integral(self.expr, assumptions)
+
+    def probe(self, assumptions: Assumptions, *, separate: bool) -> Probe:
+        """Event values that facts about a data set may be about, in the form that is evaluated."""
+        if separate:
+            return probe_integral(self.expr, assumptions)
+        return probe_model(self.expr, assumptions)
 
     def compiled(self, transform: Transform) -> CompiledModel:
         """The form with the operations of the expression as written; made once."""

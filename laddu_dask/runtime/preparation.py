@@ -5,7 +5,7 @@ Both kinds give the same chunks of cached columns, so a reduction does not know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -140,7 +140,11 @@ PreparedPartition = ResidentPartition | StreamingPartition | RejectedPartition
 
 
 def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
-    """Chunks of `chunk_events`, the last one shorter; fragments do not show in them."""
+    """Chunks of `chunk_events`, the last one shorter; fragments do not show in them.
+
+    After events that contradict an assumption none comes any more, but all are checked: what is
+    found then does not depend on the chunks.
+    """
     programs = recipe.programs
     kernel = get_backend(recipe.backend).compile(programs.prepare, "map")
     pieces = (
@@ -152,6 +156,7 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
         n_columns=len(programs.columns),
         batch_rows=recipe.chunk_events,
     )
+    findings: dict[str, str] = {}
     for batch in batches:
         events = batch.weights.shape[0]
         width = padded(events)
@@ -161,11 +166,15 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
         prepared = programs.prepare.n_outputs
         columns = np.empty((max(prepared, programs.n_cached + 1), width))
         kernel.map(source, _NO_PARAMETERS, columns[:prepared])
-        _verify(recipe, columns)
+        findings = merged_findings(findings, _findings(programs, columns))
+        if findings:
+            continue
         columns = columns[: programs.n_cached + 1]
         columns[-1, :events] = batch.weights
         columns[-1, events:] = 0.0
         yield Chunk(partition.first_event + batch.start, events, columns)
+    if findings:
+        raise contradiction(recipe.label, findings)
 
 
 def _read(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Iterator[Batch]:
@@ -194,30 +203,31 @@ def _batches(recipe: Recipe, fragment: Fragment, columns: Sequence[str]) -> Iter
         ) from error
 
 
-def _verify(recipe: Recipe, rows: Array) -> None:
-    """Check what the programs take for granted about event values."""
-    programs = recipe.programs
+def _findings(programs: EventPrograms, rows: Array) -> dict[str, str]:
+    """What event values leave of the assumptions that they contradict, by digest."""
     findings: dict[str, str] = {}
     for check in programs.checks:
-        values = rows[check.value]
-        if check.property == "finite":
-            contradicted = not (np.abs(values) <= LARGEST).all()
-        elif check.property == "negative":
-            contradicted = bool((values >= 0).any())
-        else:
-            contradicted = bool((values < 0).any())
-        if contradicted:
-            # NaN has no sign: whatever is assumed, it stays NaN.
-            negative = check.property == "nonnegative" and not (values >= 0).any()
-            findings[check.digest.hex()] = "negative" if negative else "open"
+        found = check.findings(rows)
+        if found is not None:
+            findings[check.digest.hex()] = found
     if any(_is_extreme(rows[row]) for row in programs.ranged):
         findings[RANGE.hex()] = "open"
-    if findings:
-        raise AssumptionError(
-            f"{recipe.label}: events contradict {len(findings)} assumptions of the compiled form",
-            label=recipe.label,
-            findings=findings,
-        )
+    return findings
+
+
+def merged_findings(one: Mapping[str, str], two: Mapping[str, str]) -> dict[str, str]:
+    """What is found by two sets of events together; nothing is left of what they differ about."""
+    differing = {digest: "open" for digest in one.keys() & two.keys() if one[digest] != two[digest]}
+    return {**one, **two, **differing}
+
+
+def contradiction(label: str, findings: Mapping[str, str]) -> AssumptionError:
+    """Tells the runtime to compile another form."""
+    return AssumptionError(
+        f"{label}: events contradict {len(findings)} assumptions of the compiled form",
+        label=label,
+        findings=dict(findings),
+    )
 
 
 def _is_extreme(values: Array) -> bool:
