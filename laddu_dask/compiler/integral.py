@@ -10,7 +10,7 @@ import numpy as np
 from laddu_dask.compiler import pairs
 from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
-from laddu_dask.compiler.assumptions import Assumptions, Guard, Property, is_moderate
+from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
@@ -22,6 +22,7 @@ from laddu_dask.compiler.normalize import normalize
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.separable import Product, separate
+from laddu_dask.compiler.specialize import known_values
 from laddu_dask.expr.expression import Expr
 
 #: Sum of moduli over modulus of the sum, to which products may cancel: rounding stays below 1e-12.
@@ -91,14 +92,16 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
         return IntegralForm(None, residual)
     grouping, factors, events = _lowered(algebra, products)
     g = grouping.graph
-    statistics = list(dict.fromkeys(events))
-    checks = list(dict.fromkeys(grouping.checks))
+    uses, facts = _uses(g, events, assumptions)
+    statistics = list(dict.fromkeys(value for value, number in uses if number)) or [g.const(1.0)]
+    checks = list(dict.fromkeys([*grouping.checks, *facts]))
     guards = list(dict.fromkeys(grouping.guards))
 
     weight = g.emit("weight")
     rows = [g.mul(weight, value) for value in statistics]
     cached = boundary(g, rows, EVENT)
-    prepared = list(dict.fromkeys([*cached, *(check.value for check in checks)]))
+    checked = [value for check in checks for value in (check.value, check.other)]
+    prepared = list(dict.fromkeys([*cached, *(value for value in checked if value is not None)]))
     place = {value: row for row, value in enumerate(prepared)}
     columns = columns_below(g, prepared)
     inputs = {value: i for i, value in enumerate(cached)}
@@ -111,9 +114,14 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
         n_cached=len(cached),
         checks=tuple(check.moved(place.__getitem__) for check in checks),
         regrouped=True,
+        ranged=tuple(range(len(cached))),
     )
-    places = [statistics.index(value) for value in events]
-    instructions, outputs = _scalar_program(g, products, factors, places, guards, layout)
+    row = {value: i for i, value in enumerate(statistics)}
+    places = [
+        (row[value], product.factor * number) if number else None
+        for product, (value, number) in zip(products, uses, strict=True)
+    ]
+    instructions, outputs = _scalar_program(g, factors, places, guards, layout)
     return IntegralForm(
         SeparableIntegral(
             programs,
@@ -150,25 +158,54 @@ def _lowered(
     return grouping, factors, events
 
 
+def _uses(
+    g: Graph, events: Sequence[int], assumptions: Assumptions
+) -> tuple[list[tuple[int, float]], list[Check]]:
+    """The statistic of each product as a value and a number that multiplies it, and their checks.
+
+    Constants share the sum of weights, equal values one sum. A product with the number 0 needs
+    none; its factor of parameters is still looked at, since it must be finite.
+    """
+    signed = [(g.ops[v][1][0], -1.0) if g.ops[v][0] == "neg" else (v, 1.0) for v in events]
+    subjects = [v for v in dict.fromkeys(v for v, _ in signed) if g.kinds[v] == EVENT]
+    known, one = known_values(g, subjects, assumptions), g.const(1.0)
+    uses: list[tuple[int, float]] = []
+    for value, sign in signed:
+        check, number = known.get(value), g.literal(value)
+        if check is not None and check.other is None:
+            number = check.number
+        if number is not None:
+            uses.append((one, sign * number))
+        elif check is not None and check.other is not None:
+            uses.append((check.other, sign if check.property == "equal" else -sign))
+        else:
+            uses.append((value, sign))
+    return uses, list(known.values())
+
+
 def _part(g: Graph, pair: pairs.Pair, product: Product) -> int:
     return pairs.re(g, pair) if product.part == "re" else pairs.im(g, pair)
 
 
 def _scalar_program(
     graph: Graph,
-    products: Sequence[Product],
     factors: Sequence[int],
-    places: Sequence[int],
+    places: Sequence[tuple[int, float] | None],
     guards: Sequence[Guard],
     layout: ParameterLayout,
 ) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
-    """``sum factor P_k S_k`` with its gradient, from parameters and statistics."""
+    """``sum number P_k S_k`` with its gradient, from parameters and statistics.
+
+    `places` has the statistic and the number of each factor, or None for one that is not needed.
+    """
     scalar, renamed = copy_below(graph, [*factors, *(guard.value for guard in guards)])
     guarded_values = [renamed[guard.value] for guard in guards]
     total = size = scalar.const(0.0)
-    for product, factor, place in zip(products, factors, places, strict=True):
-        statistic = scalar.emit("column", payload=str(place))
-        coefficient = scalar.mul(scalar.const(product.factor), renamed[factor])
+    for factor, place in zip(factors, places, strict=True):
+        if place is None:
+            continue
+        statistic = scalar.emit("column", payload=str(place[0]))
+        coefficient = scalar.mul(scalar.const(place[1]), renamed[factor])
         term = scalar.mul(coefficient, statistic)
         total, size = scalar.add(total, term), scalar.add(size, scalar.call("abs", term))
     found = parameter_gradients(scalar, total, set())

@@ -8,7 +8,7 @@ of values whose finiteness the run checks, as everywhere (`laddu_dask.compiler.a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary
@@ -28,6 +28,26 @@ _MOST_ROUNDS = 4
 def event_values(form: Lowered) -> list[int]:
     """Event values that parameters meet: the subjects of facts."""
     return boundary(form.graph, form.roots, EVENT)
+
+
+def known_values(graph: Graph, values: Sequence[int], assumptions: Assumptions) -> dict[int, Check]:
+    """Those of some event values that are a constant, or repeat one before them."""
+    facts, first = assumptions.facts, dict[bytes, tuple[int, bool]]()
+    digests = event_digests(graph, values) if facts else {}
+    found: dict[int, Check] = {}
+    for value, digest in digests.items():
+        if assumptions.is_open(digest):
+            continue
+        number = facts.constants.get(digest)
+        if number is not None and is_moderate(number):
+            found[value] = Check(value, "constant", digest, number=number)
+        elif digest in facts.families:
+            family, opposite = facts.families[digest]
+            other, turned = first.setdefault(family, (value, opposite))
+            if other != value:
+                relation: Property = "equal" if turned == opposite else "opposite"
+                found[value] = Check(value, relation, digest, other)
+    return found
 
 
 def specialize(form: Lowered, assumptions: Assumptions) -> Lowered:
@@ -50,30 +70,7 @@ class _Copy:
         self._guards: list[Guard] = []
         self._plain: dict[int, int] = {}  # the same value in the copy
         self._read: dict[int, int] = {}  # what mixed operations read instead
-        values = event_values(form)
-        digests = event_digests(form.graph, values)
-        self.replaced = self._replacements(values, digests)
-
-    def _replacements(
-        self, values: list[int], digests: dict[int, bytes]
-    ) -> dict[int, tuple[Property, bytes, int | None, float]]:
-        """Fact about each value that has one: property, digest, other value, number."""
-        facts, first = self._assumptions.facts, dict[bytes, tuple[int, bool]]()
-        found: dict[int, tuple[Property, bytes, int | None, float]] = {}
-        for value in values:
-            digest = digests[value]
-            if self._assumptions.is_open(digest):
-                continue
-            number = facts.constants.get(digest)
-            if number is not None and is_moderate(number):
-                found[value] = ("constant", digest, None, number)
-            elif digest in facts.families:
-                family, opposite = facts.families[digest]
-                other, turned = first.setdefault(family, (value, opposite))
-                if other != value:
-                    relation: Property = "equal" if turned == opposite else "opposite"
-                    found[value] = (relation, digest, other, 0.0)
-        return found
+        self.replaced = known_values(form.graph, event_values(form), assumptions)
 
     def result(self) -> Lowered:
         """The copy."""
@@ -101,14 +98,12 @@ class _Copy:
         )
 
     def _replace(self, value: int) -> None:
-        g = self._graph
-        relation, digest, other, number = self.replaced[value]
-        place = None if other is None else self._plain[other]
-        self._checks.append(Check(self._plain[value], relation, digest, place, number))
-        if place is None:
-            self._read[value] = g.const(number)
+        g, check = self._graph, self.replaced[value].moved(self._plain.__getitem__)
+        self._checks.append(check)
+        if check.other is None:
+            self._read[value] = g.const(check.number)
         else:
-            self._read[value] = place if relation == "equal" else g.neg(place)
+            self._read[value] = check.other if check.property == "equal" else g.neg(check.other)
 
     def _operation(self, op: str, args: list[int], payload: float | str | None) -> int:
         g = self._graph
