@@ -157,5 +157,12 @@ def reduce_partition(
     kernel = get_backend(recipe.backend).compile(program, "reduce")
     accumulator = Accumulator(program.n_outputs)
     for chunk in partition.chunks():
-        kernel.reduce(chunk.columns, chunk.events, frontier, accumulator, chunk.first_event)
+        kernel.reduce(
+            chunk.columns,
+            chunk.events,
+            frontier,
+            accumulator,
+            chunk.first_event,
+            weights=chunk.weights,
+        )
     return accumulator.to_bytes()

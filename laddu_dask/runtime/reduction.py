@@ -129,9 +129,9 @@ class Reducer:
         self, item: Pass, partitions: Sequence[Partition], capacity: Capacity
     ) -> DatasetRequest:
         programs = item.programs
-        cached = 8 * (programs.n_cached + 1)
+        cached = 8 * (programs.n_cached + item.dataset.schema.has_weight)
         source = 8 * (len(programs.columns) + 1)
-        prepared = max(cached, 8 * programs.prepare.n_outputs)
+        prepared = 8 * (programs.prepare.n_outputs + 1)
         return DatasetRequest(
             label=item.label,
             events=capacity.largest_share([partition.events for partition in partitions]),

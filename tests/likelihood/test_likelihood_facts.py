@@ -44,9 +44,9 @@ def expected(data: dict[str, Array], mc: dict[str, Array], weights: Array) -> fl
 
 
 def likelihood(
-    data: dict[str, Array], mc: dict[str, Array], weights: Array, **options: Any
+    data: dict[str, Array], mc: dict[str, Array], weights: Array | None, **options: Any
 ) -> ld.Likelihood:
-    """Data with weights, accepted events without."""
+    """Data perhaps with weights, accepted events without."""
     options = {"partitions": 1, "threads": 2, **options}
     return ld.Likelihood(
         [
@@ -61,7 +61,7 @@ def likelihood(
 
 
 def kept(fit: ld.Likelihood, role: str) -> int:
-    """Columns of a data set, the weight included."""
+    """Columns of a data set, the weight included if there are weights."""
     (decision,) = (d for d in fit.plan().decisions if d.label.endswith(role))
     return decision.resident_bytes // decision.events // 8
 
@@ -135,7 +135,7 @@ def test_facts_of_all_events(change: Callable[[dict[str, Array]], None], fewer: 
             assert fit.value() == value
             if options.get("storage") != "streaming":
                 assert kept(fit, "data") == 5 - fewer
-                assert kept(fit, "accepted_mc") == 5
+                assert kept(fit, "accepted_mc") == 4  # all weights are one
                 assert fit.plan().decisions[0].resident_bytes <= before
             found.append((value.hex(), [part.hex() for part in gradient.tolist()]))
     assert all(other == found[0] for other in found[1:])
@@ -143,13 +143,27 @@ def test_facts_of_all_events(change: Callable[[dict[str, Array]], None], fewer: 
 
 def test_facts_of_both_data_sets_differ() -> None:
     """Accepted events keep what is constant in the data only, and the other way round."""
-    data, mc, weights = columns(1), columns(2), np.ones(N)
+    data, mc = columns(1), columns(2)
     everywhere(data)
     zero(mc)
     equal(mc)
-    with likelihood(data, mc, weights) as fit:
-        assert fit.value() == pytest.approx(expected(data, mc, weights), rel=1e-12)
-        assert (kept(fit, "data"), kept(fit, "accepted_mc")) == (4, 3)
+    with likelihood(data, mc, None) as fit:
+        assert fit.value() == pytest.approx(expected(data, mc, np.ones(N)), rel=1e-12)
+        assert (kept(fit, "data"), kept(fit, "accepted_mc")) == (3, 2)
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(N), np.append(np.ones(N - 1), 1.5)])
+def test_weights_of_one_are_not_kept(weights: Array | None) -> None:
+    """DK-15: nor do they change a bit, and a partition with other weights keeps its own."""
+    data, mc = columns(1), columns(2)
+    found = set()
+    for options in ({}, {"partitions": 4}, {"storage": "streaming", "partitions": 2}):
+        with likelihood(data, mc, weights, **options) as fit:
+            value, gradient = fit.value_and_gradient()
+            found.add((value.hex(), gradient.tobytes()))
+    assert len(found) == 1
+    used = np.ones(N) if weights is None else weights
+    assert value == pytest.approx(expected(data, mc, used), rel=1e-12)
 
 
 def test_few_events_have_no_facts() -> None:
@@ -189,7 +203,7 @@ def test_a_value_that_is_no_number_in_the_last_event() -> None:
         ]
     ) as fit:
         fit.value()
-        assert kept(fit, "data") == 2
+        assert kept(fit, "data") == 1
 
 
 def test_zero_times_an_infinite_parameter_is_not_zero() -> None:
