@@ -2,6 +2,7 @@
 
 from laddu_dask.compiler.assembly import CompiledModel, Transform
 from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.compiler.describe import EventCost, event_cost
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.facts import Facts, propose
 from laddu_dask.compiler.integral import (
@@ -20,6 +21,7 @@ __all__ = [
     "Assumptions",
     "Candidate",
     "CompiledModel",
+    "EventCost",
     "EventPrograms",
     "Facts",
     "IntegralForm",
@@ -32,6 +34,7 @@ __all__ = [
     "compile_candidates",
     "compile_integral",
     "compile_model",
+    "event_cost",
     "probe_integral",
     "probe_model",
     "propose",

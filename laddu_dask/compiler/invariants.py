@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from laddu_dask.compiler.assumptions import Guard, Property, is_moderate
-from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, Region
+from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction, Region
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
@@ -152,6 +152,12 @@ class Invariants:
     n_parameters: int
     n_adjoints: int
     guards: tuple[Property, ...] = ()
+
+    @property
+    def operations(self) -> int:
+        """Operations of the frontier values and of the way back, once per evaluation."""
+        programs = (self.forward[0], self.pullback[0])
+        return sum(ARITY.get(op, 0) > 0 for program in programs for op, _, _ in program)
 
     def frontier(self, parameters: Vector) -> Vector:
         """Frontier values, in the order in which kernels read them."""

@@ -16,6 +16,7 @@ from laddu_dask.compiler import (
     ParameterLayout,
     Probe,
     Transform,
+    compile_candidates,
     compile_integral,
     compile_model,
     probe_integral,
@@ -27,6 +28,7 @@ from laddu_dask.errors import DataError, EvaluationError
 from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
 from laddu_dask.runtime.eventwise import evaluate_rows
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.explanation import explain_model
 
 Parameters = Sequence[float] | npt.NDArray[np.float64] | Mapping[str, float] | None
 
@@ -200,33 +202,17 @@ class Model:
         return values[0], gradient[0]
 
     def explain(self) -> str:
-        """What the compiler made of the expression, in words and numbers."""
-        lines = [
-            f"parameters: {', '.join(self.parameter_names) or 'none'}",
-            f"event columns: {', '.join(self.columns) or 'none'}",
-        ]
-        for transform in ("linear", "log"):
-            compiled = self.grouped(transform, Assumptions())
-            programs = compiled.programs
-            lines += [
-                f"{transform} reduction: {programs.n_cached} cached columns "
-                f"({8 * (programs.n_cached + 1)} bytes per event with the weight), "
-                f"{programs.gradient.n_parameters} frontier values, "
-                f"{compiled.invariants.n_adjoints} of them differentiated",
-                f"  prepare {len(programs.prepare.instructions)} operations per event, once; "
-                f"value {len(programs.value.instructions)}, "
-                f"value and gradient {len(programs.gradient.instructions)} per evaluation",
-            ]
-        form = self.integral(Assumptions())
-        if form.separable is None:
-            lines.append("normalisation integral: not separable, every event in every evaluation")
-        else:
-            rest = "" if form.residual is None else ", and a rest that needs every event"
-            lines.append(
-                f"normalisation integral: {form.separable.n_statistics} statistics, summed "
-                f"once{rest}"
-            )
-        return "\n".join(lines)
+        """What the compiler made of the expression, in words and numbers.
+
+        Before anything is known about the events: what a data set shows to be constant, equal or
+        zero goes in addition.
+        """
+        return explain_model(
+            self.parameter_names,
+            self.columns,
+            compile_candidates(self.expr, "log", Assumptions()),
+            self.integral(Assumptions()),
+        )
 
     def kernel_source(self, transform: Transform = "linear") -> str:
         """The value-and-gradient program of a fit as text, one operation per line.
