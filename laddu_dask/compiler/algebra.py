@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from laddu_dask.compiler.assumptions import Assumptions, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER
+from laddu_dask.compiler.literals import is_one, literal_power, times
 from laddu_dask.compiler.powers import half_turns
 
 #: Operations that give a real value of real operands.
@@ -84,25 +85,6 @@ class Term:
         assert self.op == "pow"
         assert isinstance(self.data, int)
         return self.data
-
-
-def _is_one(value: complex | float) -> bool:
-    return value == 1
-
-
-def times(a: complex | float, b: complex | float) -> complex | float:
-    """Product of literals; a part that is +0 is absent and stays so, as it does in programs."""
-    if _is_one(a) or _is_one(b):
-        return b if _is_one(a) else a
-    if isinstance(a, float) and isinstance(b, complex):
-        a, b = b, a
-    if isinstance(a, complex) and isinstance(b, float):
-        re, im = (
-            part if part == 0 and math.copysign(1.0, part) > 0 else part * b
-            for part in (a.real, a.imag)
-        )
-        return complex(re, im)
-    return a * b
 
 
 class Algebra:
@@ -241,7 +223,7 @@ class Algebra:
         def absorb(term: Term) -> None:
             nonlocal literal
             k, found = self.factors(term)
-            if not _is_one(k):
+            if not is_one(k):
                 literal = times(literal, k)
             for base, exponent in found:
                 key = (base, exponent > 0)
@@ -256,7 +238,7 @@ class Algebra:
             return self.lit(0.0)
         if not parts:
             return self.lit(literal)
-        if not _is_one(literal):
+        if not is_one(literal):
             parts.append(self.lit(literal))
         return parts[0] if len(parts) == 1 else self.make("mul", _ordered(parts))
 
@@ -318,7 +300,7 @@ class Algebra:
         if exponent == 0:
             return self.lit(1.0)
         value = base.literal
-        folded = None if value is None else _literal_power(value, exponent)
+        folded = None if value is None else literal_power(value, exponent)
         if folded is not None:
             return self.lit(folded)
         if base.op == "mul":
@@ -392,12 +374,12 @@ class Algebra:
         literal, found = self.factors(term)
         outside = [self.raised(base, n) for base, n in found if self._is_real(base)]
         inside = [self.raised(base, n) for base, n in found if not base.real]
-        if isinstance(literal, float) and not _is_one(literal):
+        if isinstance(literal, float) and not is_one(literal):
             outside.append(self.lit(literal))
             literal = 1.0
         if not outside or not inside:
             return self.make(name, (term,))
-        if not _is_one(literal):
+        if not is_one(literal):
             inside.append(self.lit(literal))
         return self.mul([*outside, self.make(name, (self.mul(inside),))])
 
@@ -410,7 +392,7 @@ class Algebra:
             if value < 0:
                 return self.lit(complex(0.0, math.sqrt(-value)))
         literal, found = self.factors(term)
-        if found and isinstance(literal, float) and literal > 0 and not _is_one(literal):
+        if found and isinstance(literal, float) and literal > 0 and not is_one(literal):
             inner = self.mul([self.raised(base, n) for base, n in found])
             root = self._root(inner, nonnegative)
             return self.mul([self.lit(math.sqrt(literal)), root])
@@ -486,18 +468,3 @@ def _by_conjugates(term: Term) -> tuple[int, bytes]:
 
 def _ordered(terms: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(sorted(terms, key=lambda term: term.digest))
-
-
-def _literal_power(value: complex | float, exponent: int) -> complex | float | None:
-    """Integer power as programs compute it; None where it is the reciprocal of zero."""
-    result: complex | float = 1.0
-    base, left, empty = value, abs(exponent), True
-    while left:
-        if left & 1:
-            result, empty = (base if empty else result * base), False
-        left >>= 1
-        if left:
-            base = base * base
-    if exponent > 0:
-        return result
-    return None if result == 0 else 1.0 / result

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 from laddu_dask.compiler import pairs, powers, systems
-from laddu_dask.compiler.algebra import Algebra, Term, times
+from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assumptions import Check, Guard, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph
+from laddu_dask.compiler.literals import times
 from laddu_dask.compiler.pairs import Pair
 
 _ONE = 1.0
