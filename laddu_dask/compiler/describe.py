@@ -86,8 +86,8 @@ def event_cost(programs: EventPrograms) -> EventCost:
 
 
 def operations(program: Program) -> int:
-    """Instructions that compute something."""
-    return sum(ARITY.get(op, 0) > 0 for op, _, _ in program.instructions)
+    """Instructions that compute something for every event."""
+    return sum(ARITY.get(op, 0) > 0 and op != "merge" for op, _, _ in program.instructions)
 
 
 def _kinds(program: Program) -> list[int]:
@@ -125,6 +125,8 @@ def _text(program: Program, index: int, names: Sequence[str], depth: int) -> tup
     if op == "const":
         assert isinstance(payload, float)
         return f"{payload:.6g}", _ATOM if payload >= 0 else _SUM
+    if op == "merge":  # what most events have
+        return _text(program, args[1], names, depth)
     if not depth:
         return "...", _ATOM
     parts = [_text(program, arg, names, depth - 1) for arg in args]

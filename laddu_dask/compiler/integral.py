@@ -12,6 +12,7 @@ from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
+from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run_scalar
@@ -82,12 +83,15 @@ class IntegralForm:
     residual: CompiledModel | None
 
 
-def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
-    """Separate what can be integrated once from what needs every event in every evaluation."""
+def compile_integral(expr: Expr, assumptions: Assumptions, *, load: float = LOAD) -> IntegralForm:
+    """Separate what can be integrated once from what needs every event in every evaluation.
+
+    `load` is the cost of a column for the latter; see `compile_model`.
+    """
     layout = ParameterLayout.of(expr.node)
     algebra, root = normalize(expr.node, assumptions)
     products, rest = separate(algebra, root)
-    residual = None if rest is None else compile_term(algebra, rest, "linear", layout)
+    residual = None if rest is None else compile_term(algebra, rest, "linear", layout, load=load)
     if not products:
         return IntegralForm(None, residual)
     grouping, factors, events = _lowered(algebra, products)

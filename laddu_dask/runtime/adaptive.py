@@ -9,6 +9,7 @@ parameters alone: it does not depend on what was evaluated before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from laddu_dask.compiler import Assumptions, CompiledModel
 from laddu_dask.compiler.assumptions import RANGE
+from laddu_dask.compiler.cost import LOAD
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import Decision, MemoryReport
@@ -30,6 +32,10 @@ from laddu_dask.runtime.worker_info import WorkerInfo
 
 Array = npt.NDArray[np.float64]
 Result = TypeVar("Result")
+
+#: Cost of a column, in nanoseconds, where memory is short: roots and reciprocals are computed again
+#: in every evaluation, which is still far faster than to read the source again.
+THRIFTY = 1.2
 
 #: Separable and general integral may differ by rounding, not by more.
 VERIFY_TOLERANCE = 1e-9
@@ -51,6 +57,7 @@ class AdaptiveReducer:
         self.execution = execution
         self._assumptions = [Assumptions() for _ in self.passes]
         self._statistics: list[Array | None] = [None for _ in self.passes]
+        self._load = LOAD
         self._separates = [execution.normalization != "general" for _ in self.passes]
         self._forms = [self._form(i) for i in range(len(self.passes))]
         self.reducer = self._open()
@@ -64,6 +71,7 @@ class AdaptiveReducer:
             self._assumptions[index],
             separate=self._separates[index],
             verify=self.execution.normalization == "verify",
+            load=self._load,
         )
 
     def _open(self) -> Reducer:
@@ -82,6 +90,7 @@ class AdaptiveReducer:
     def plan(self) -> MemoryReport:
         """Decisions in the order of the passes, made before any event is read."""
         self._separate_what_fits()
+        self._keep_what_fits()
         decisions = list(self.reducer.plan().decisions)
         result = []
         for index, form in enumerate(self._forms):
@@ -98,6 +107,30 @@ class AdaptiveReducer:
                     self._plan_statistics(index)
                 except MemoryBudgetError:
                     self._sum_every_event(index)
+
+    def _keep_what_fits(self) -> None:
+        """Compute more again from fewer columns, if these fit in memory and the others do not."""
+        if self.execution.storage == "streaming" or self._load != LOAD:
+            return
+        before = self._streamed()
+        if before == 0:
+            return
+        self._use(THRIFTY)
+        if self._streamed() >= before:
+            self._use(LOAD)
+
+    def _streamed(self) -> float:
+        """Data sets that are read in every evaluation; infinite if that is not allowed."""
+        try:
+            decisions = self.reducer.plan().decisions
+        except MemoryBudgetError:
+            return math.inf
+        return sum(decision.strategy == "streaming" for decision in decisions)
+
+    def _use(self, load: float) -> None:
+        self._load = load
+        for index in range(len(self.passes)):
+            self._rebuild(index)
 
     def _sum_every_event(self, index: int) -> None:
         self._separates[index] = False
@@ -209,6 +242,7 @@ class AdaptiveReducer:
     def _integrate(self) -> None:
         """Sum the statistics that are not known yet."""
         self._separate_what_fits()
+        self._keep_what_fits()
         for index, form in enumerate(self._forms):
             if form.separable is None or self._statistics[index] is not None:
                 continue

@@ -22,6 +22,7 @@ from laddu_dask.compiler import (
     probe_integral,
     probe_model,
 )
+from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, EvaluationError
@@ -69,13 +70,15 @@ class Model:
         """Content digest of the expression with all definitions of parameters."""
         return self.expr.node.digest.hex()
 
-    def grouped(self, transform: Transform, assumptions: Assumptions) -> CompiledModel:
+    def grouped(
+        self, transform: Transform, assumptions: Assumptions, *, load: float = LOAD
+    ) -> CompiledModel:
         """The fast form for a transform; valid where the assumptions hold."""
-        return compile_model(self.expr, transform, assumptions)
+        return compile_model(self.expr, transform, assumptions, load=load)
 
-    def integral(self, assumptions: Assumptions) -> IntegralForm:
+    def integral(self, assumptions: Assumptions, *, load: float = LOAD) -> IntegralForm:
         """The sum over events of the real part, separated as far as possible."""
-        return compile_integral(self.expr, assumptions)
+        return compile_integral(self.expr, assumptions, load=load)
 
     def probe(self, assumptions: Assumptions, *, separate: bool) -> Probe:
         """Event values that facts about a data set may be about, in the form that is evaluated."""

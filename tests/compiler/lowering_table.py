@@ -11,8 +11,8 @@ from typing import NamedTuple
 import models as benchmark_models
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, CompiledModel, Program, compile_model
-from laddu_dask.compiler.ir import ARITY
+from laddu_dask.compiler import Assumptions, CompiledModel, compile_model
+from laddu_dask.compiler.describe import operations
 from laddu_dask.expr import Expr
 
 
@@ -98,11 +98,6 @@ def counts(model: CompiledModel) -> Counts:
         operations(programs.gradient) - 1 - value,
         model.invariants.n_adjoints,
     )
-
-
-def operations(program: Program) -> int:
-    """Instructions that compute something."""
-    return sum(ARITY.get(op, 0) > 0 for op, _, _ in program.instructions)
 
 
 def main() -> None:
