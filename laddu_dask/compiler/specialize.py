@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.facts import event_digests
-from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph, live
+from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph, Payload, live
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.pairs import Pair
 
@@ -105,7 +105,7 @@ class _Copy:
         else:
             self._read[value] = check.other if check.property == "equal" else g.neg(check.other)
 
-    def _operation(self, op: str, args: list[int], payload: float | str | None) -> int:
+    def _operation(self, op: str, args: list[int], payload: Payload) -> int:
         g = self._graph
         if op in {"add", "sub"}:
             a, b = args
