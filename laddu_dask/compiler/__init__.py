@@ -1,23 +1,41 @@
 """Expressions to programs: real IR, dependency classes, derivatives. Pure Python and data."""
 
+from laddu_dask.compiler.assembly import CompiledModel, Transform
 from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.compiler.describe import EventCost, event_cost
 from laddu_dask.compiler.event_programs import EventPrograms
-from laddu_dask.compiler.integral import IntegralForm, SeparableIntegral, compile_integral
+from laddu_dask.compiler.facts import Facts, propose
+from laddu_dask.compiler.integral import (
+    IntegralForm,
+    SeparableIntegral,
+    compile_integral,
+    probe_integral,
+)
 from laddu_dask.compiler.invariants import Invariants
 from laddu_dask.compiler.layout import ParameterLayout
-from laddu_dask.compiler.model import CompiledModel, Transform, compile_model
+from laddu_dask.compiler.model import Candidate, compile_candidates, compile_model, probe_model
+from laddu_dask.compiler.probe import Probe
 from laddu_dask.compiler.program import Program
 
 __all__ = [
     "Assumptions",
+    "Candidate",
     "CompiledModel",
+    "EventCost",
     "EventPrograms",
+    "Facts",
     "IntegralForm",
     "Invariants",
     "ParameterLayout",
+    "Probe",
     "Program",
     "SeparableIntegral",
     "Transform",
+    "compile_candidates",
     "compile_integral",
     "compile_model",
+    "event_cost",
+    "probe_integral",
+    "probe_model",
+    "propose",
 ]

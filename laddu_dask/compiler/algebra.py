@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from laddu_dask.compiler.assumptions import Assumptions, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER
+from laddu_dask.compiler.literals import is_one, literal_power, times
 from laddu_dask.compiler.powers import half_turns
 
 #: Operations that give a real value of real operands.
@@ -86,10 +87,6 @@ class Term:
         return self.data
 
 
-def _is_one(value: complex | float) -> bool:
-    return value == 1
-
-
 class Algebra:
     """Constructors of terms.
 
@@ -100,6 +97,8 @@ class Algebra:
 
     Attributes
     ----------
+    assumptions
+        The same.
     assumed
         Property by term, for every assumption that was made.
     relied
@@ -110,7 +109,7 @@ class Algebra:
     """
 
     def __init__(self, assumptions: Assumptions) -> None:
-        self._assumptions = assumptions
+        self.assumptions = assumptions
         self._known: dict[bytes, Term] = {}
         self.assumed: dict[tuple[Term, Property], None] = {}
         self.relied: set[tuple[Term, Property]] = set()
@@ -224,8 +223,8 @@ class Algebra:
         def absorb(term: Term) -> None:
             nonlocal literal
             k, found = self.factors(term)
-            if not _is_one(k):
-                literal = k if _is_one(literal) else literal * k
+            if not is_one(k):
+                literal = times(literal, k)
             for base, exponent in found:
                 key = (base, exponent > 0)
                 powers[key] = powers.get(key, 0) + exponent
@@ -239,7 +238,7 @@ class Algebra:
             return self.lit(0.0)
         if not parts:
             return self.lit(literal)
-        if not _is_one(literal):
+        if not is_one(literal):
             parts.append(self.lit(literal))
         return parts[0] if len(parts) == 1 else self.make("mul", _ordered(parts))
 
@@ -283,7 +282,7 @@ class Algebra:
         while stack:
             term = stack.pop()
             if term.kind != MIXED:
-                if self._assumptions.is_open(term.digest):
+                if self.assumptions.is_open(term.digest):
                     return False
                 if term.literal is None:
                     leaves.append(term)
@@ -301,7 +300,7 @@ class Algebra:
         if exponent == 0:
             return self.lit(1.0)
         value = base.literal
-        folded = None if value is None else _literal_power(value, exponent)
+        folded = None if value is None else literal_power(value, exponent)
         if folded is not None:
             return self.lit(folded)
         if base.op == "mul":
@@ -349,7 +348,7 @@ class Algebra:
         if term.op == "conj":
             return self.norm_sqr(term.args[0])
         other = self.conj(term)
-        if other.op != "conj" and other.digest < term.digest:
+        if other.op != "conj" and _by_conjugates(other) < _by_conjugates(term):
             term = other
         return self.make("norm_sqr", (term,))
 
@@ -375,12 +374,12 @@ class Algebra:
         literal, found = self.factors(term)
         outside = [self.raised(base, n) for base, n in found if self._is_real(base)]
         inside = [self.raised(base, n) for base, n in found if not base.real]
-        if isinstance(literal, float) and not _is_one(literal):
+        if isinstance(literal, float) and not is_one(literal):
             outside.append(self.lit(literal))
             literal = 1.0
         if not outside or not inside:
             return self.make(name, (term,))
-        if not _is_one(literal):
+        if not is_one(literal):
             inside.append(self.lit(literal))
         return self.mul([*outside, self.make(name, (self.mul(inside),))])
 
@@ -393,7 +392,7 @@ class Algebra:
             if value < 0:
                 return self.lit(complex(0.0, math.sqrt(-value)))
         literal, found = self.factors(term)
-        if found and isinstance(literal, float) and literal > 0 and not _is_one(literal):
+        if found and isinstance(literal, float) and literal > 0 and not is_one(literal):
             inner = self.mul([self.raised(base, n) for base, n in found])
             root = self._root(inner, nonnegative)
             return self.mul([self.lit(math.sqrt(literal)), root])
@@ -446,7 +445,7 @@ class Algebra:
         """Sign that the argument of a root, logarithm or power is assumed to have."""
         if term.kind not in {EVENT, PARAMETER} or not self._is_real(term):
             return "open"
-        sign = self._assumptions.sign(term.digest)
+        sign = self.assumptions.sign(term.digest)
         if sign != "open":
             self.assumed[term, sign] = None
         return sign
@@ -455,20 +454,17 @@ class Algebra:
 _CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})
 
 
+def _by_conjugates(term: Term) -> tuple[int, bytes]:
+    """Order of a sum and its conjugate: the one with fewer conjugates needs fewer negations."""
+    count, stack = 0, [term]
+    while stack:
+        part = stack.pop()
+        if part.op == "conj":
+            count += 1
+        elif part.op in {"add", "mul", "pow"}:
+            stack.extend(part.args)
+    return count, term.digest
+
+
 def _ordered(terms: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(sorted(terms, key=lambda term: term.digest))
-
-
-def _literal_power(value: complex | float, exponent: int) -> complex | float | None:
-    """Integer power as programs compute it; None where it is the reciprocal of zero."""
-    result: complex | float = 1.0
-    base, left, empty = value, abs(exponent), True
-    while left:
-        if left & 1:
-            result, empty = (base if empty else result * base), False
-        left >>= 1
-        if left:
-            base = base * base
-    if exponent > 0:
-        return result
-    return None if result == 0 else 1.0 / result

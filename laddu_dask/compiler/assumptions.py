@@ -8,12 +8,17 @@ what holds for all events together, so it does not depend on the partitioning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.compiler.facts import Facts
+
 #: Property that an event value is assumed to have. ``open``: none.
-Property = Literal["nonnegative", "negative", "finite", "open"]
+Property = Literal["nonnegative", "negative", "finite", "constant", "equal", "opposite", "open"]
 
 
 #: Regrouping multiplies what the written form keeps apart. Values within these powers of two cannot
@@ -38,12 +43,44 @@ class Check(NamedTuple):
     property
         What must hold for every event; NaN satisfies the sign properties, since it stays NaN.
     digest
-        Term that the assumption is about.
+        Term, or event value, that the assumption is about.
+    other
+        The value that it is equal or opposite to: again IR value or output row.
+    number
+        The constant that it is.
     """
 
     value: int
     property: Property
     digest: bytes
+    other: int | None = None
+    number: float = 0.0
+
+    def moved(self, place: Callable[[int], int]) -> Check:
+        """The check with its values renamed."""
+        other = None if self.other is None else place(self.other)
+        return self._replace(value=place(self.value), other=other)
+
+    def findings(self, rows: npt.NDArray[np.float64]) -> Property | None:
+        """What the rows of a prepare program leave of the assumption, if they contradict it.
+
+        A value of NaN has no sign: whatever is assumed, it stays NaN.
+        """
+        values = rows[self.value]
+        if self.property == "finite":
+            return None if (np.abs(values) <= LARGEST).all() else "open"
+        if self.property == "negative":
+            return "open" if (values >= 0).any() else None
+        if self.property == "nonnegative":
+            if not (values < 0).any():
+                return None
+            return "open" if (values >= 0).any() else "negative"
+        if self.property == "constant":
+            return None if (values == self.number).all() else "open"
+        assert self.other is not None
+        others = rows[self.other]
+        same = values == (others if self.property == "equal" else np.negative(others))
+        return None if (same | (np.isnan(values) & np.isnan(others))).all() else "open"
 
 
 class Guard(NamedTuple):
@@ -64,9 +101,12 @@ class Assumptions:
     ----------
     weakened
         Weaker properties that violations have left.
+    facts
+        What the first events of the data set suggest beyond that.
     """
 
     weakened: Mapping[bytes, Property] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
 
     def sign(self, digest: bytes) -> Property:
         """Assumed sign of a value."""
@@ -86,4 +126,4 @@ class Assumptions:
         for digest, found in findings.items():
             known = weakened.get(digest)
             weakened[digest] = found if known is None else "open"
-        return Assumptions(weakened)
+        return replace(self, weakened=weakened)

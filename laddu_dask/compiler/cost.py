@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from laddu_dask.compiler.event_programs import EventPrograms
+from laddu_dask.compiler.ir import CONDITIONS
 
+#: Nanoseconds per load of a cached column in a kernel; see `laddu_dask.compiler.columns`.
+LOAD = 0.6
 #: Nanoseconds per byte of cached columns, streamed from memory.
 _BYTE = 0.055
 #: Nanoseconds per operation in eight-lane code; elementary functions by their own measurements.
-_OPERATION = {
+OPERATION = {
     "add": 0.06,
     "sub": 0.06,
     "mul": 0.06,
     "select": 0.06,
     "neg": 0.03,
+    "abs": 0.03,
+    "copysign": 0.06,
+    **dict.fromkeys(CONDITIONS, 0.06),
     "div": 0.5,
     "sqrt": 0.5,
     "exp": 0.8,
@@ -31,5 +37,5 @@ _OPERATION = {
 
 def cost(programs: EventPrograms) -> float:
     """Estimated nanoseconds per event of value and gradient."""
-    operations = sum(_OPERATION.get(op, 0.0) for op, _, _ in programs.gradient.instructions)
+    operations = sum(OPERATION.get(op, 0.0) for op, _, _ in programs.gradient.instructions)
     return _BYTE * 8 * (programs.n_cached + 1) + operations

@@ -27,10 +27,12 @@ class EventPrograms:
     n_cached
         Number of cached columns, the weight not counted.
     checks
-        Rows of `prepare` behind the cached columns, with the property that each must have.
+        Rows of `prepare`, with the property that each must have.
     regrouped
-        Whether the order of operations is not the written one, so that cached columns must be
-        moderate (see `laddu_dask.compiler.assumptions.is_moderate`).
+        Whether the order of operations is not the written one, so that event values which meet
+        parameters must be moderate (see `laddu_dask.compiler.assumptions.is_moderate`).
+    ranged
+        Rows of `prepare` with these values, whether they are cached or computed again.
     """
 
     columns: tuple[str, ...]
@@ -40,9 +42,16 @@ class EventPrograms:
     n_cached: int
     checks: tuple[Check, ...] = ()
     regrouped: bool = False
+    ranged: tuple[int, ...] = ()
 
     @cached_property
     def digest(self) -> str:
         """Content digest; part of the identity of prepared data."""
-        parts = (self.prepare.digest, self.value.digest, self.gradient.digest, self.checks)
+        parts = (
+            self.prepare.digest,
+            self.value.digest,
+            self.gradient.digest,
+            self.checks,
+            self.ranged,
+        )
         return hashlib.blake2b(repr((self.columns, parts)).encode(), digest_size=16).hexdigest()

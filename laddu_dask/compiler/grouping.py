@@ -14,6 +14,7 @@ from laddu_dask.compiler import pairs, powers, systems
 from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assumptions import Check, Guard, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph
+from laddu_dask.compiler.literals import times
 from laddu_dask.compiler.pairs import Pair
 
 _ONE = 1.0
@@ -118,7 +119,7 @@ class Grouping:
             product = self._split(part)
             if outer is not None:
                 product = Product(
-                    _times(outer.literal, product.literal),
+                    times(outer.literal, product.literal),
                     _sorted((*product.parameters, *outer.parameters)),
                     _sorted((*product.events, *outer.events)),
                     _sorted((*product.mixed, *outer.mixed)),
@@ -284,10 +285,6 @@ _CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})
 
 def _sorted(terms: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(sorted(terms, key=lambda term: term.digest))
-
-
-def _times(a: complex | float, b: complex | float) -> complex | float:
-    return b if a == _ONE else a if b == _ONE else a * b
 
 
 def _system(self: Grouping, term: Term) -> Pair:

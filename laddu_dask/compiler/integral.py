@@ -8,17 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from laddu_dask.compiler import pairs
-from laddu_dask.compiler.assumptions import Assumptions, Guard, Property, is_moderate
+from laddu_dask.compiler.algebra import Algebra
+from laddu_dask.compiler.assembly import CompiledModel
+from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property, is_moderate
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
+from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run_scalar
 from laddu_dask.compiler.ir import EVENT, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.model import CompiledModel, compile_term
+from laddu_dask.compiler.model import compile_term, probe_term
 from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.separable import Product, separate
+from laddu_dask.compiler.specialize import known_values
 from laddu_dask.expr.expression import Expr
 
 #: Sum of moduli over modulus of the sum, to which products may cancel: rounding stays below 1e-12.
@@ -78,29 +83,30 @@ class IntegralForm:
     residual: CompiledModel | None
 
 
-def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
-    """Separate what can be integrated once from what needs every event in every evaluation."""
+def compile_integral(expr: Expr, assumptions: Assumptions, *, load: float = LOAD) -> IntegralForm:
+    """Separate what can be integrated once from what needs every event in every evaluation.
+
+    `load` is the cost of a column for the latter; see `compile_model`.
+    """
     layout = ParameterLayout.of(expr.node)
     algebra, root = normalize(expr.node, assumptions)
     products, rest = separate(algebra, root)
-    residual = None if rest is None else compile_term(algebra, rest, "linear", layout)
+    residual = None if rest is None else compile_term(algebra, rest, "linear", layout, load=load)
     if not products:
         return IntegralForm(None, residual)
-    grouping = Grouping(algebra, distribute=False)
-    lowered = grouping.lower(
-        *(product.parameters for product in products), *(product.events for product in products)
-    )
-    g, n = grouping.graph, len(products)
-    factors = [_part(g, pair, p) for pair, p in zip(lowered[:n], products, strict=True)]
-    events = [_part(g, pair, p) for pair, p in zip(lowered[n:], products, strict=True)]
-    statistics = list(dict.fromkeys(events))
-    checks = list(dict.fromkeys(grouping.checks))
+    grouping, factors, events = _lowered(algebra, products)
+    g = grouping.graph
+    uses, facts = _uses(g, events, assumptions)
+    statistics = list(dict.fromkeys(value for value, number in uses if number)) or [g.const(1.0)]
+    checks = list(dict.fromkeys([*grouping.checks, *facts]))
     guards = list(dict.fromkeys(grouping.guards))
 
     weight = g.emit("weight")
     rows = [g.mul(weight, value) for value in statistics]
     cached = boundary(g, rows, EVENT)
-    prepared = [*cached, *(check.value for check in checks)]
+    checked = [value for check in checks for value in (check.value, check.other)]
+    prepared = list(dict.fromkeys([*cached, *(value for value in checked if value is not None)]))
+    place = {value: row for row, value in enumerate(prepared)}
     columns = columns_below(g, prepared)
     inputs = {value: i for i, value in enumerate(cached)}
     sums = cut(g, rows, inputs, {}, weight_row=len(cached))
@@ -110,11 +116,16 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
         value=sums,
         gradient=sums,
         n_cached=len(cached),
-        checks=tuple(check._replace(value=len(cached) + i) for i, check in enumerate(checks)),
+        checks=tuple(check.moved(place.__getitem__) for check in checks),
         regrouped=True,
+        ranged=tuple(range(len(cached))),
     )
-    places = [statistics.index(value) for value in events]
-    instructions, outputs = _scalar_program(g, products, factors, places, guards, layout)
+    row = {value: i for i, value in enumerate(statistics)}
+    places = [
+        (row[value], product.factor * number) if number else None
+        for product, (value, number) in zip(products, uses, strict=True)
+    ]
+    instructions, outputs = _scalar_program(g, factors, places, guards, layout)
     return IntegralForm(
         SeparableIntegral(
             programs,
@@ -127,25 +138,78 @@ def compile_integral(expr: Expr, assumptions: Assumptions) -> IntegralForm:
     )
 
 
+def probe_integral(expr: Expr, assumptions: Assumptions) -> Probe:
+    """Event values of the separated form that facts may be about."""
+    algebra, root = normalize(expr.node, assumptions)
+    products, rest = separate(algebra, root)
+    grouping, _, events = _lowered(algebra, products)
+    subjects = [] if rest is None else probe_term(algebra, rest)
+    g = grouping.graph
+    return probe([*subjects, (g, [value for value in events if g.kinds[value] == EVENT])])
+
+
+def _lowered(
+    algebra: Algebra, products: Sequence[Product]
+) -> tuple[Grouping, list[int], list[int]]:
+    """Factors of parameters and of events of all products."""
+    grouping = Grouping(algebra, distribute=False)
+    lowered = grouping.lower(
+        *(product.parameters for product in products), *(product.events for product in products)
+    )
+    g, n = grouping.graph, len(products)
+    factors = [_part(g, pair, p) for pair, p in zip(lowered[:n], products, strict=True)]
+    events = [_part(g, pair, p) for pair, p in zip(lowered[n:], products, strict=True)]
+    return grouping, factors, events
+
+
+def _uses(
+    g: Graph, events: Sequence[int], assumptions: Assumptions
+) -> tuple[list[tuple[int, float]], list[Check]]:
+    """The statistic of each product as a value and a number that multiplies it, and their checks.
+
+    Constants share the sum of weights, equal values one sum. A product with the number 0 needs
+    none; its factor of parameters is still looked at, since it must be finite.
+    """
+    signed = [(g.ops[v][1][0], -1.0) if g.ops[v][0] == "neg" else (v, 1.0) for v in events]
+    subjects = [v for v in dict.fromkeys(v for v, _ in signed) if g.kinds[v] == EVENT]
+    known, one = known_values(g, subjects, assumptions), g.const(1.0)
+    uses: list[tuple[int, float]] = []
+    for value, sign in signed:
+        check, number = known.get(value), g.literal(value)
+        if check is not None and check.other is None:
+            number = check.number
+        if number is not None:
+            uses.append((one, sign * number))
+        elif check is not None and check.other is not None:
+            uses.append((check.other, sign if check.property == "equal" else -sign))
+        else:
+            uses.append((value, sign))
+    return uses, list(known.values())
+
+
 def _part(g: Graph, pair: pairs.Pair, product: Product) -> int:
     return pairs.re(g, pair) if product.part == "re" else pairs.im(g, pair)
 
 
 def _scalar_program(
     graph: Graph,
-    products: Sequence[Product],
     factors: Sequence[int],
-    places: Sequence[int],
+    places: Sequence[tuple[int, float] | None],
     guards: Sequence[Guard],
     layout: ParameterLayout,
 ) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
-    """``sum factor P_k S_k`` with its gradient, from parameters and statistics."""
+    """``sum number P_k S_k`` with its gradient, from parameters and statistics.
+
+    `places` has the statistic and the number of each factor, or None for one that is not needed.
+    """
     scalar, renamed = copy_below(graph, [*factors, *(guard.value for guard in guards)])
     guarded_values = [renamed[guard.value] for guard in guards]
     total = size = scalar.const(0.0)
-    for product, factor, place in zip(products, factors, places, strict=True):
-        statistic = scalar.emit("column", payload=str(place))
-        coefficient = scalar.mul(scalar.const(product.factor), renamed[factor])
+    for factor, place in zip(factors, places, strict=True):
+        if place is None:
+            continue
+        statistic = scalar.emit("column", payload=str(place[0]))
+        coefficient = scalar.mul(scalar.const(place[1]), renamed[factor])
         term = scalar.mul(coefficient, statistic)
         total, size = scalar.add(total, term), scalar.add(size, scalar.call("abs", term))
     found = parameter_gradients(scalar, total, set())

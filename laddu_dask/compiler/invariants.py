@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from laddu_dask.compiler.assumptions import Guard, Property, is_moderate
-from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, Region, live
+from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction, Region
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
@@ -153,6 +153,12 @@ class Invariants:
     n_adjoints: int
     guards: tuple[Property, ...] = ()
 
+    @property
+    def operations(self) -> int:
+        """Operations of the frontier values and of the way back, once per evaluation."""
+        programs = (self.forward[0], self.pullback[0])
+        return sum(ARITY.get(op, 0) > 0 for program in programs for op, _, _ in program)
+
     def frontier(self, parameters: Vector) -> Vector:
         """Frontier values, in the order in which kernels read them."""
         return self._forward(parameters)[0]
@@ -258,11 +264,7 @@ def split_invariants(
 def copy_below(graph: Graph, outputs: Sequence[int]) -> tuple[Graph, dict[int, int]]:
     """Copy the part below `outputs` into a graph of its own; returns also old -> new values."""
     new = Graph()
-    done: dict[int, int] = {}
-    for index in live(graph, outputs):
-        op, args, payload = graph.ops[index]
-        done[index] = new.emit(op, *(done[arg] for arg in args), payload=payload)
-    return new, done
+    return new, new.copy(graph, outputs)
 
 
 def parameter_gradients(graph: Graph, root: int, guarded: set[int]) -> dict[str, int]:

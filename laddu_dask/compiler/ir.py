@@ -114,6 +114,14 @@ class Graph:
         self._known[key] = index
         return index
 
+    def copy(self, other: Graph, values: Iterable[int]) -> dict[int, int]:
+        """Append the part of another graph below `values`; returns its values -> values here."""
+        done: dict[int, int] = {}
+        for index in live(other, values):
+            op, args, payload = other.ops[index]
+            done[index] = self.emit(op, *(done[arg] for arg in args), payload=payload)
+        return done
+
     # leaves --------------------------------------------------------------------------------
 
     def const(self, value: float) -> int:

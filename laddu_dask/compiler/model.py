@@ -1,54 +1,51 @@
-"""Compiling an expression into the three programs of one reduction."""
+"""Compiling an expression: the written form, or the cheapest of several regrouped ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from laddu_dask.compiler import pairs
 from laddu_dask.compiler.algebra import Algebra, Term
-from laddu_dask.compiler.assumptions import Assumptions, Check, Guard
-from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
-from laddu_dask.compiler.cost import cost
-from laddu_dask.compiler.event_programs import EventPrograms
-from laddu_dask.compiler.grouping import Grouping
-from laddu_dask.compiler.invariants import Invariants, split_invariants
-from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
+from laddu_dask.compiler.assembly import CompiledModel, Transform, assemble
+from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.compiler.cost import LOAD, cost
+from laddu_dask.compiler.forms import regrouped_forms
+from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lower import lower
+from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.normalize import normalize
-from laddu_dask.compiler.program import cut
-from laddu_dask.compiler.reverse import adjoints
+from laddu_dask.compiler.probe import Probe, probe
+from laddu_dask.compiler.specialize import event_values
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.expression import Expr
 
-#: What a pass over events computes from the model value I and the weight w of each event.
-#: ``linear``: w Re I.  ``log``: w log(Re I).  ``complex``: I itself, event by event.
-Transform = Literal["linear", "log", "complex"]
-
 
 @dataclass(frozen=True)
-class CompiledModel:
-    """An expression compiled for one transform.
+class Candidate:
+    """A regrouped form.
 
     Attributes
     ----------
-    layout
-        Parameters of the model.
-    invariants
-        The parameter-only program.
-    programs
-        The event programs.
+    name
+        How its sums are arranged.
+    model
+        The form, compiled.
+    cost
+        Estimate that decides, in nanoseconds per event; see `laddu_dask.compiler.cost`.
     """
 
-    layout: ParameterLayout
-    invariants: Invariants
-    programs: EventPrograms
+    name: str
+    model: CompiledModel
+    cost: float
 
 
 def compile_model(
-    expr: Expr, transform: Transform, assumptions: Assumptions | None = None
+    expr: Expr,
+    transform: Transform,
+    assumptions: Assumptions | None = None,
+    *,
+    load: float = LOAD,
 ) -> CompiledModel:
     """Compile a scalar expression.
 
@@ -61,7 +58,10 @@ def compile_model(
     assumptions
         None: operations are those of the written form, in its order. Otherwise they are regrouped
         so that little is left inside the event loop, and event values are taken to have the
-        assumed properties; the cheaper of two forms is chosen.
+        assumed properties; the cheapest of several forms is chosen.
+    load
+        Cost of a cached column in nanoseconds per event. A larger one saves memory: more values are
+        computed again from fewer columns. No result depends on it.
 
     Raises
     ------
@@ -77,89 +77,54 @@ def compile_model(
     layout = ParameterLayout.of(expr.node)
     if assumptions is None:
         graph, (root,) = lower(expr.node)
-        return _assemble(graph, root, transform, layout)
+        return assemble(Lowered(graph, root), transform, layout)
     algebra, term = normalize(expr.node, assumptions)
-    return compile_term(algebra, term, transform, layout)
+    return compile_term(algebra, term, transform, layout, load=load)
 
 
 def compile_term(
-    algebra: Algebra, term: Term, transform: Transform, layout: ParameterLayout
-) -> CompiledModel:
-    """Compile a term in normal form; the cheaper one of two ways to distribute factors."""
-    candidates = []
-    for distribute in (False, True):
-        grouping = Grouping(algebra, distribute=distribute)
-        (root,) = grouping.lower(term)
-        candidates.append(
-            _assemble(
-                grouping.graph,
-                root,
-                transform,
-                layout,
-                grouping.checks,
-                grouping.guards,
-                regrouped=True,
-            )
-        )
-    return min(candidates, key=lambda candidate: cost(candidate.programs))
-
-
-def _assemble(
-    graph: Graph,
-    root: pairs.Pair,
+    algebra: Algebra,
+    term: Term,
     transform: Transform,
     layout: ParameterLayout,
-    checks: Sequence[Check] = (),
-    guards: Sequence[Guard] = (),
     *,
-    regrouped: bool = False,
+    load: float = LOAD,
 ) -> CompiledModel:
-    """Cut the three programs out of a lowered graph."""
-    guarded: set[int] = set()
-    values, reached = _outputs(graph, root, transform, guarded)
-    # `complex` differentiates two roots; a frontier value that only one of them reads has no
-    # adjoint from the other, which is an exact zero.
-    differentiated = sorted({value for found in reached for value in found})
-    rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
-    outputs = [*values, *rows]
-    loads = boundary(graph, outputs, PARAMETER)
-    frontier = differentiated + [value for value in loads if value not in set(differentiated)]
-    parameters = {value: i for i, value in enumerate(frontier)}
-    cached = boundary(graph, outputs, EVENT)
-    inputs = {value: i for i, value in enumerate(cached)}
-    checks, guards = list(dict.fromkeys(checks)), list(dict.fromkeys(guards))
-    prepared = [*cached, *(check.value for check in checks)]
-    columns = columns_below(graph, prepared)
-    # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
-    optional = [
-        i
-        for i, value in enumerate(differentiated)
-        if guarded.issuperset(found[value] for found in reached if value in found)
-    ]
-    programs = EventPrograms(
-        columns=columns,
-        prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
-        value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
-        gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
-        n_cached=len(cached),
-        checks=tuple(check._replace(value=len(cached) + row) for row, check in enumerate(checks)),
-        regrouped=regrouped,
-    )
-    invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
-    return CompiledModel(layout, invariants, programs)
+    """The cheapest form of a term in normal form.
+
+    The choice does not depend on `load`, or bits would.
+    """
+    forms = regrouped_forms(algebra, term)
+    candidates = _ranked(forms, transform, layout)
+    best = min(candidates, key=lambda candidate: candidate.cost)
+    if load == LOAD:
+        return best.model
+    return assemble(forms[best.name], transform, layout, load=load)
 
 
-def _outputs(
-    graph: Graph, root: pairs.Pair, transform: Transform, guarded: set[int]
-) -> tuple[list[int], list[dict[int, int]]]:
-    """Value rows, and for each root that is differentiated its frontier adjoints."""
-    real = pairs.re(graph, root)
-    if transform == "complex":
-        imag = pairs.im(graph, root)
-        one = graph.const(1.0)
-        return [real, imag], [adjoints(graph, part, one, guarded) for part in (real, imag)]
-    weight = graph.emit("weight")
-    if transform == "linear":
-        return [graph.mul(weight, real)], [adjoints(graph, real, weight, guarded)]
-    value = graph.mul(weight, graph.call("log", real))
-    return [value], [adjoints(graph, real, graph.div(weight, real), guarded)]
+def compile_candidates(
+    expr: Expr, transform: Transform, assumptions: Assumptions
+) -> list[Candidate]:
+    """Every form that was considered, to explain the choice; `compile_model` takes the cheapest."""
+    layout = ParameterLayout.of(expr.node)
+    return _ranked(regrouped_forms(*normalize(expr.node, assumptions)), transform, layout)
+
+
+def probe_term(algebra: Algebra, term: Term) -> list[tuple[Graph, list[int]]]:
+    """Event values of a term that facts may be about."""
+    return [(form.graph, event_values(form)) for form in regrouped_forms(algebra, term).values()]
+
+
+def probe_model(expr: Expr, assumptions: Assumptions) -> Probe:
+    """The same of an expression, as a program."""
+    return probe(probe_term(*normalize(expr.node, assumptions)))
+
+
+def _ranked(
+    forms: Mapping[str, Lowered], transform: Transform, layout: ParameterLayout
+) -> list[Candidate]:
+    candidates = []
+    for name, form in forms.items():
+        model = assemble(form, transform, layout, load=LOAD)
+        candidates.append(Candidate(name, model, cost(model.programs)))
+    return candidates

@@ -110,6 +110,8 @@ def _complex(a: Algebra, node: Node, operands: list[Elements]) -> Elements:
         return [a.lit(complex(x, y))]
     if y == 0 and math.copysign(1.0, y.real) > 0:  # -0 is the other side of a cut
         return [re]
+    if x == 0 and math.copysign(1.0, x.real) > 0 and im.real:
+        return [a.mul([a.lit(1j), im])]  # no zero to add, and factors that group
     return [a.make("complex", (re, im))]
 
 

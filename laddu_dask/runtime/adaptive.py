@@ -9,6 +9,7 @@ parameters alone: it does not depend on what was evaluated before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -17,10 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import Assumptions, CompiledModel
+from laddu_dask.compiler.assumptions import RANGE
+from laddu_dask.compiler.cost import LOAD
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import Decision, MemoryReport
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.first_events import first_events, with_facts
 from laddu_dask.runtime.forms import ModelPass, PassForm, PassSum, choose_form
 from laddu_dask.runtime.payload import Mode
 from laddu_dask.runtime.reduction import Pass, Reducer
@@ -28,6 +32,10 @@ from laddu_dask.runtime.worker_info import WorkerInfo
 
 Array = npt.NDArray[np.float64]
 Result = TypeVar("Result")
+
+#: Cost of a column, in nanoseconds, where memory is short: roots and reciprocals are computed again
+#: in every evaluation, which is still far faster than to read the source again.
+THRIFTY = 1.2
 
 #: Separable and general integral may differ by rounding, not by more.
 VERIFY_TOLERANCE = 1e-9
@@ -49,11 +57,13 @@ class AdaptiveReducer:
         self.execution = execution
         self._assumptions = [Assumptions() for _ in self.passes]
         self._statistics: list[Array | None] = [None for _ in self.passes]
+        self._load = LOAD
         self._separates = [execution.normalization != "general" for _ in self.passes]
         self._forms = [self._form(i) for i in range(len(self.passes))]
         self.reducer = self._open()
         self._written: tuple[list[CompiledModel], Reducer] | None = None
         self._once: dict[str, Decision] = {}
+        self._first_events: list[dict[str, Array] | None] | None = None
 
     def _form(self, index: int) -> PassForm:
         return choose_form(
@@ -61,6 +71,7 @@ class AdaptiveReducer:
             self._assumptions[index],
             separate=self._separates[index],
             verify=self.execution.normalization == "verify",
+            load=self._load,
         )
 
     def _open(self) -> Reducer:
@@ -79,6 +90,7 @@ class AdaptiveReducer:
     def plan(self) -> MemoryReport:
         """Decisions in the order of the passes, made before any event is read."""
         self._separate_what_fits()
+        self._keep_what_fits()
         decisions = list(self.reducer.plan().decisions)
         result = []
         for index, form in enumerate(self._forms):
@@ -95,6 +107,30 @@ class AdaptiveReducer:
                     self._plan_statistics(index)
                 except MemoryBudgetError:
                     self._sum_every_event(index)
+
+    def _keep_what_fits(self) -> None:
+        """Compute more again from fewer columns, if these fit in memory and the others do not."""
+        if self.execution.storage == "streaming" or self._load != LOAD:
+            return
+        before = self._streamed()
+        if before == 0:
+            return
+        self._use(THRIFTY)
+        if self._streamed() >= before:
+            self._use(LOAD)
+
+    def _streamed(self) -> float:
+        """Data sets that are read in every evaluation; infinite if that is not allowed."""
+        try:
+            decisions = self.reducer.plan().decisions
+        except MemoryBudgetError:
+            return math.inf
+        return sum(decision.strategy == "streaming" for decision in decisions)
+
+    def _use(self, load: float) -> None:
+        self._load = load
+        for index in range(len(self.passes)):
+            self._rebuild(index)
 
     def _sum_every_event(self, index: int) -> None:
         self._separates[index] = False
@@ -206,6 +242,7 @@ class AdaptiveReducer:
     def _integrate(self) -> None:
         """Sum the statistics that are not known yet."""
         self._separate_what_fits()
+        self._keep_what_fits()
         for index, form in enumerate(self._forms):
             if form.separable is None or self._statistics[index] is not None:
                 continue
@@ -224,6 +261,7 @@ class AdaptiveReducer:
 
     def _under_valid_assumptions(self, attempt: Callable[[], Result]) -> Result:
         """Weaken assumptions that events violate until none is left that they do."""
+        self._look_at_first_events()
         while True:
             try:
                 return attempt()
@@ -233,7 +271,38 @@ class AdaptiveReducer:
                 self._assumptions[index] = self._assumptions[index].weaken(findings)
                 self._renew(index)
 
+    def _look_at_first_events(self) -> None:
+        """Take the facts that they suggest into the assumptions, once."""
+        if self._first_events is not None:
+            return
+        self._first_events = [
+            first_events(item.dataset, item.model.columns) for item in self.passes
+        ]
+        for index in range(len(self.passes)):
+            suggested = self._suggested(index)
+            if suggested.facts:
+                self._assumptions[index] = suggested
+                self._rebuild(index)
+
+    def _suggested(self, index: int) -> Assumptions:
+        """The assumptions with facts about the values of the form that they lead to."""
+        item, known = self.passes[index], self._assumptions[index]
+        events = None if self._first_events is None else self._first_events[index]
+        if events is None or known.is_open(RANGE):
+            return known
+        separate = item.transform == "linear" and self._separates[index]
+        return with_facts(
+            known,
+            lambda assumptions: item.model.probe(assumptions, separate=separate),
+            events,
+            self.execution.backend_name,
+        )
+
     def _renew(self, index: int) -> None:
+        self._assumptions[index] = self._suggested(index)
+        self._rebuild(index)
+
+    def _rebuild(self, index: int) -> None:
         self._forms[index] = self._form(index)
         self._statistics[index] = None
         self._once.pop(self.passes[index].label, None)

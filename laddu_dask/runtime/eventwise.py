@@ -92,7 +92,7 @@ def _rows(recipe: Recipe, partition: Partition, frontier: Array, gradient: bool)
     result = np.empty((program.n_outputs, partition.events))
     for chunk in StreamingPartition(recipe, partition).chunks():
         rows = np.empty((program.n_outputs, chunk.columns.shape[1]))
-        kernel.map(chunk.columns, frontier, rows)
+        kernel.map(chunk.columns, frontier, rows, weights=chunk.weights)
         start = chunk.first_event - partition.first_event
         result[:, start : start + chunk.events] = rows[:, : chunk.events]
     return result

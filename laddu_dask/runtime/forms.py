@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from laddu_dask.compiler import Assumptions, CompiledModel, SeparableIntegral, Transform
 from laddu_dask.compiler.assumptions import RANGE
+from laddu_dask.compiler.cost import LOAD
 from laddu_dask.data import Dataset
 from laddu_dask.kernels import Accumulator
 from laddu_dask.runtime.model import Model
@@ -65,21 +66,26 @@ class PassForm:
 
 
 def choose_form(
-    item: ModelPass, assumptions: Assumptions, *, separate: bool, verify: bool
+    item: ModelPass,
+    assumptions: Assumptions,
+    *,
+    separate: bool,
+    verify: bool,
+    load: float = LOAD,
 ) -> PassForm:
     """Separate an integral if that is wanted and possible; regroup what is left.
 
     Columns at the ends of the exponent range leave the written form, which multiplies in the order
-    of the user.
+    of the user. `load` is the cost of a column, see `compile_model`.
     """
     if assumptions.is_open(RANGE):
         return PassForm(None, item.model.compiled(item.transform))
     if item.transform == "linear" and separate:
-        form = item.model.integral(assumptions)
+        form = item.model.integral(assumptions, load=load)
         if form.separable is not None:
-            whole = item.model.grouped("linear", assumptions) if verify else None
+            whole = item.model.grouped("linear", assumptions, load=load) if verify else None
             return PassForm(form.separable, form.residual, whole)
-    return PassForm(None, item.model.grouped(item.transform, assumptions))
+    return PassForm(None, item.model.grouped(item.transform, assumptions, load=load))
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,22 @@ from laddu_dask.compiler import (
     CompiledModel,
     IntegralForm,
     ParameterLayout,
+    Probe,
     Transform,
+    compile_candidates,
     compile_integral,
     compile_model,
+    probe_integral,
+    probe_model,
 )
+from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, EvaluationError
 from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
 from laddu_dask.runtime.eventwise import evaluate_rows
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.explanation import explain_model
 
 Parameters = Sequence[float] | npt.NDArray[np.float64] | Mapping[str, float] | None
 
@@ -64,13 +70,21 @@ class Model:
         """Content digest of the expression with all definitions of parameters."""
         return self.expr.node.digest.hex()
 
-    def grouped(self, transform: Transform, assumptions: Assumptions) -> CompiledModel:
+    def grouped(
+        self, transform: Transform, assumptions: Assumptions, *, load: float = LOAD
+    ) -> CompiledModel:
         """The fast form for a transform; valid where the assumptions hold."""
-        return compile_model(self.expr, transform, assumptions)
+        return compile_model(self.expr, transform, assumptions, load=load)
 
-    def integral(self, assumptions: Assumptions) -> IntegralForm:
+    def integral(self, assumptions: Assumptions, *, load: float = LOAD) -> IntegralForm:
         """The sum over events of the real part, separated as far as possible."""
-        return compile_integral(self.expr, assumptions)
+        return compile_integral(self.expr, assumptions, load=load)
+
+    def probe(self, assumptions: Assumptions, *, separate: bool) -> Probe:
+        """Event values that facts about a data set may be about, in the form that is evaluated."""
+        if separate:
+            return probe_integral(self.expr, assumptions)
+        return probe_model(self.expr, assumptions)
 
     def compiled(self, transform: Transform) -> CompiledModel:
         """The form with the operations of the expression as written; made once."""
@@ -191,33 +205,17 @@ class Model:
         return values[0], gradient[0]
 
     def explain(self) -> str:
-        """What the compiler made of the expression, in words and numbers."""
-        lines = [
-            f"parameters: {', '.join(self.parameter_names) or 'none'}",
-            f"event columns: {', '.join(self.columns) or 'none'}",
-        ]
-        for transform in ("linear", "log"):
-            compiled = self.grouped(transform, Assumptions())
-            programs = compiled.programs
-            lines += [
-                f"{transform} reduction: {programs.n_cached} cached columns "
-                f"({8 * (programs.n_cached + 1)} bytes per event with the weight), "
-                f"{programs.gradient.n_parameters} frontier values, "
-                f"{compiled.invariants.n_adjoints} of them differentiated",
-                f"  prepare {len(programs.prepare.instructions)} operations per event, once; "
-                f"value {len(programs.value.instructions)}, "
-                f"value and gradient {len(programs.gradient.instructions)} per evaluation",
-            ]
-        form = self.integral(Assumptions())
-        if form.separable is None:
-            lines.append("normalisation integral: not separable, every event in every evaluation")
-        else:
-            rest = "" if form.residual is None else ", and a rest that needs every event"
-            lines.append(
-                f"normalisation integral: {form.separable.n_statistics} statistics, summed "
-                f"once{rest}"
-            )
-        return "\n".join(lines)
+        """What the compiler made of the expression, in words and numbers.
+
+        Before anything is known about the events: what a data set shows to be constant, equal or
+        zero goes in addition.
+        """
+        return explain_model(
+            self.parameter_names,
+            self.columns,
+            compile_candidates(self.expr, "log", Assumptions()),
+            self.integral(Assumptions()),
+        )
 
     def kernel_source(self, transform: Transform = "linear") -> str:
         """The value-and-gradient program of a fit as text, one operation per line.

@@ -18,7 +18,13 @@ import numpy.typing as npt
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.runtime.partitions import Partition
-from laddu_dask.runtime.preparation import PreparedPartition, Recipe, RejectedPartition
+from laddu_dask.runtime.preparation import (
+    PreparedPartition,
+    Recipe,
+    RejectedPartition,
+    contradiction,
+    merged_findings,
+)
 
 Array = npt.NDArray[np.float64]
 
@@ -103,18 +109,37 @@ class ReductionPayload:
         """
         mode, frontiers = decode_request(request)
 
-        def work(item: Prepared) -> bytes | None:
+        def work(item: Prepared) -> bytes | AssumptionError | None:
             if cancelled():
                 return None
             recipe = self.recipes[item.pass_index]
-            return reduce_partition(recipe, item.partition, mode, frontiers[item.pass_index])
+            try:
+                return reduce_partition(recipe, item.partition, mode, frontiers[item.pass_index])
+            except AssumptionError as error:
+                return error
 
         records: list[bytes] = []
+        contradicted: list[AssumptionError] = []
         for record in pool.map(work, prepared):
             if record is None:
                 break
-            records.append(record)
+            if isinstance(record, AssumptionError):
+                contradicted.append(record)
+            else:
+                records.append(record)
+        if contradicted:
+            raise _together(contradicted)
         return records
+
+
+def _together(errors: Sequence[AssumptionError]) -> AssumptionError:
+    """All that the first data set's partitions found: one other form instead of one for each."""
+    label = errors[0].label
+    findings: dict[str, str] = {}
+    for error in errors:
+        if error.label == label:
+            findings = merged_findings(findings, error.findings)
+    return contradiction(label, findings)
 
 
 def reduce_partition(
@@ -132,5 +157,12 @@ def reduce_partition(
     kernel = get_backend(recipe.backend).compile(program, "reduce")
     accumulator = Accumulator(program.n_outputs)
     for chunk in partition.chunks():
-        kernel.reduce(chunk.columns, chunk.events, frontier, accumulator, chunk.first_event)
+        kernel.reduce(
+            chunk.columns,
+            chunk.events,
+            frontier,
+            accumulator,
+            chunk.first_event,
+            weights=chunk.weights,
+        )
     return accumulator.to_bytes()

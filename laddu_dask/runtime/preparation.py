@@ -5,7 +5,7 @@ Both kinds give the same chunks of cached columns, so a reduction does not know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,12 +34,15 @@ class Chunk(NamedTuple):
     events
         Number of events.
     columns
-        Cached columns, then the weight: shape (n_cached + 1, padded events).
+        Cached columns, shape (n_cached, padded events).
+    weights
+        Weights, shape (padded events,), zero in the padding; or 1.0 for events that count the same.
     """
 
     first_event: int
     events: int
     columns: Array
+    weights: Array | float
 
 
 @dataclass(frozen=True)
@@ -70,35 +73,61 @@ class Recipe:
         """A prepared partition of the planned kind."""
         if self.storage == "streaming":
             return StreamingPartition(self, partition)
-        columns = np.empty((self.programs.n_cached + 1, padded(partition.events)))
+        width = padded(partition.events)
+        columns, weights = np.empty((self.programs.n_cached, width)), _Weights(width)
         done = 0
         for chunk in _prepare_chunks(self, partition):
             columns[:, done : done + chunk.events] = chunk.columns[:, : chunk.events]
+            weights.add(done, chunk)
             done += chunk.events
         if done:
-            columns[:-1, done:] = columns[:-1, done - 1 : done]
-            columns[-1, done:] = 0.0
-        return ResidentPartition(partition.first_event, done, columns)
+            columns[:, done:] = columns[:, done - 1 : done]
+        return ResidentPartition(partition.first_event, done, columns, weights.found)
+
+
+class _Weights:
+    """Weights of a partition; most often all are one, and then nothing is kept."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.found: Array | float = 1.0
+
+    def add(self, done: int, chunk: Chunk) -> None:
+        """Weights of a chunk behind `done` events."""
+        own = chunk.weights if isinstance(chunk.weights, float) else chunk.weights[: chunk.events]
+        if isinstance(self.found, float):
+            if np.all(own == 1.0):
+                return
+            self.found = np.zeros(self._width)
+            self.found[:done] = 1.0
+        self.found[done : done + chunk.events] = own
 
 
 class ResidentPartition:
     """Cached columns in memory."""
 
-    def __init__(self, first_event: int, events: int, columns: Array) -> None:
-        self.first_event, self.events, self.columns = first_event, events, columns
+    def __init__(
+        self, first_event: int, events: int, columns: Array, weights: Array | float
+    ) -> None:
+        self.first_event, self.events = first_event, events
+        self._columns, self._weights = columns, weights
 
     def chunks(self) -> Iterator[Chunk]:
         """Everything at once; a resident chunk costs nothing more."""
         if self.events:
-            yield Chunk(self.first_event, self.events, self.columns)
+            yield Chunk(self.first_event, self.events, self._columns, self._weights)
 
     def weights(self) -> Iterator[Array]:
         """Weights of the events."""
-        yield self.columns[-1, : self.events]
+        if isinstance(self._weights, float):
+            yield np.ones(self.events)
+        else:
+            yield self._weights[: self.events]
 
     def __sizeof__(self) -> int:
         """Bytes held; Dask accounts for the partition by it."""
-        return object.__sizeof__(self) + int(self.columns.nbytes)
+        kept = 0 if isinstance(self._weights, float) else self._weights.nbytes
+        return object.__sizeof__(self) + int(self._columns.nbytes + kept)
 
 
 class StreamingPartition:
@@ -140,7 +169,11 @@ PreparedPartition = ResidentPartition | StreamingPartition | RejectedPartition
 
 
 def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
-    """Chunks of `chunk_events`, the last one shorter; fragments do not show in them."""
+    """Chunks of `chunk_events`, the last one shorter; fragments do not show in them.
+
+    After events that contradict an assumption none comes any more, but all are checked: what is
+    found then does not depend on the chunks.
+    """
     programs = recipe.programs
     kernel = get_backend(recipe.backend).compile(programs.prepare, "map")
     pieces = (
@@ -152,6 +185,7 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
         n_columns=len(programs.columns),
         batch_rows=recipe.chunk_events,
     )
+    findings: dict[str, str] = {}
     for batch in batches:
         events = batch.weights.shape[0]
         width = padded(events)
@@ -159,13 +193,17 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
         source[:, :events] = batch.values
         source[:, events:] = source[:, events - 1 : events]
         prepared = programs.prepare.n_outputs
-        columns = np.empty((max(prepared, programs.n_cached + 1), width))
-        kernel.map(source, _NO_PARAMETERS, columns[:prepared])
-        _verify(recipe, columns)
-        columns = columns[: programs.n_cached + 1]
-        columns[-1, :events] = batch.weights
-        columns[-1, events:] = 0.0
-        yield Chunk(partition.first_event + batch.start, events, columns)
+        columns = np.empty((prepared, width))
+        kernel.map(source, _NO_PARAMETERS, columns)
+        findings = merged_findings(findings, _findings(programs, columns))
+        if findings:
+            continue
+        weights = np.zeros(width)
+        weights[:events] = batch.weights
+        first = partition.first_event + batch.start
+        yield Chunk(first, events, columns[: programs.n_cached], weights)
+    if findings:
+        raise contradiction(recipe.label, findings)
 
 
 def _read(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Iterator[Batch]:
@@ -194,31 +232,35 @@ def _batches(recipe: Recipe, fragment: Fragment, columns: Sequence[str]) -> Iter
         ) from error
 
 
-def _verify(recipe: Recipe, rows: Array) -> None:
-    """Check what the programs take for granted about event values."""
-    programs = recipe.programs
+def _findings(programs: EventPrograms, rows: Array) -> dict[str, str]:
+    """What event values leave of the assumptions that they contradict, by digest."""
     findings: dict[str, str] = {}
     for check in programs.checks:
-        values = rows[check.value]
-        if check.property == "finite":
-            contradicted = not (np.abs(values) <= LARGEST).all()
-        elif check.property == "negative":
-            contradicted = bool((values >= 0).any())
-        else:
-            contradicted = bool((values < 0).any())
-        if contradicted:
-            # NaN has no sign: whatever is assumed, it stays NaN.
-            negative = check.property == "nonnegative" and not (values >= 0).any()
-            findings[check.digest.hex()] = "negative" if negative else "open"
-    if programs.regrouped:
-        sizes = np.abs(rows[: programs.n_cached])
-        with np.errstate(invalid="ignore"):
-            extreme = ((sizes < SMALLEST) & (sizes > 0)) | ((sizes > LARGEST) & (sizes < np.inf))
-        if extreme.any():
-            findings[RANGE.hex()] = "open"
-    if findings:
-        raise AssumptionError(
-            f"{recipe.label}: events contradict {len(findings)} assumptions of the compiled form",
-            label=recipe.label,
-            findings=findings,
-        )
+        found = check.findings(rows)
+        if found is not None:
+            findings[check.digest.hex()] = found
+    if any(_is_extreme(rows[row]) for row in programs.ranged):
+        findings[RANGE.hex()] = "open"
+    return findings
+
+
+def merged_findings(one: Mapping[str, str], two: Mapping[str, str]) -> dict[str, str]:
+    """What is found by two sets of events together; nothing is left of what they differ about."""
+    differing = {digest: "open" for digest in one.keys() & two.keys() if one[digest] != two[digest]}
+    return {**one, **two, **differing}
+
+
+def contradiction(label: str, findings: Mapping[str, str]) -> AssumptionError:
+    """Tells the runtime to compile another form."""
+    return AssumptionError(
+        f"{label}: events contradict {len(findings)} assumptions of the compiled form",
+        label=label,
+        findings=dict(findings),
+    )
+
+
+def _is_extreme(values: Array) -> bool:
+    sizes = np.abs(values)
+    with np.errstate(invalid="ignore"):
+        extreme = ((sizes < SMALLEST) & (sizes > 0)) | ((sizes > LARGEST) & (sizes < np.inf))
+    return bool(extreme.any())

@@ -129,16 +129,17 @@ class Reducer:
         self, item: Pass, partitions: Sequence[Partition], capacity: Capacity
     ) -> DatasetRequest:
         programs = item.programs
-        cached = 8 * (programs.n_cached + 1)
+        cached = 8 * (programs.n_cached + item.dataset.schema.has_weight)
         source = 8 * (len(programs.columns) + 1)
+        prepared = 8 * (programs.prepare.n_outputs + 1)
         return DatasetRequest(
             label=item.label,
             events=capacity.largest_share([partition.events for partition in partitions]),
             cache_bytes_per_event=cached,
             source_bytes_per_event=source,
             fixed_bytes=FIXED_BYTES,
-            # a prepared chunk before it is stored, and the padded copy of the source
-            transient_bytes_per_event=cached + source,
+            # a prepared chunk with what is only checked, and the padded copy of the source
+            transient_bytes_per_event=prepared + source,
             tasks_in_flight=capacity.widest,
             tile_events=TILE,
             fragments=max(len(item.dataset.fragments), 1),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import models as benchmark_models
 import numpy as np
 import pytest
 from compiled_runs import run_program
+from grouped_runs import findings, grouped_rows, written_rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -15,67 +15,12 @@ from oracle import evaluate
 from random_expressions import EVENTS, Truth, columns, point, scalars
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, CompiledModel, Transform, compile_model
+from laddu_dask.compiler import Assumptions, Transform, compile_model
 from laddu_dask.compiler.algebra import Algebra
-from laddu_dask.compiler.ir import ARITY
 from laddu_dask.compiler.normalize import normalize
 from laddu_dask.expr import Expr
 
 Array = NDArray[Any]
-
-
-def findings(model: CompiledModel, rows: Array) -> dict[bytes, Any]:
-    """What the rows of a prepare program contradict."""
-    found: dict[bytes, Any] = {}
-    for check in model.programs.checks:
-        values = rows[check.value]
-        bad = {
-            "finite": ~np.isfinite(values),
-            "negative": values >= 0,
-            "nonnegative": values < 0,
-        }[check.property]
-        if bad.any():
-            negative = check.property == "nonnegative" and bool(bad.all())
-            found[check.digest] = "negative" if negative else "open"
-    return found
-
-
-def grouped_rows(
-    expr: Expr, transform: Transform, events: dict[str, Array], at: dict[str, float], w: Array
-) -> tuple[Array, Array] | None:
-    """Value row and gradient per event of the grouped form; None where a guard does not hold."""
-    assumptions = Assumptions()
-    while True:
-        model = compile_model(expr, transform, assumptions)
-        source = np.array([events[name] for name in model.programs.columns])
-        source = source.reshape(len(model.programs.columns), len(w))
-        rows = run_program(model.programs.prepare, source, np.zeros(0), "interpreter")
-        found = findings(model, rows)
-        if not found:
-            break
-        assumptions = assumptions.weaken(found)
-    vector = model.layout.vector({name: at[name] for name in model.layout.names})
-    frontier = model.invariants.valid_frontier(vector)
-    if frontier is None:
-        return None
-    inputs = np.concatenate([rows[: model.programs.n_cached], w[np.newaxis]])
-    result = run_program(model.programs.gradient, inputs, frontier, "interpreter")
-    return result[0], model.invariants.jacobian(vector).T @ result[1:]
-
-
-def written_rows(
-    expr: Expr, transform: Transform, events: dict[str, Array], at: dict[str, float], w: Array
-) -> tuple[Array, Array]:
-    """The same of the written form."""
-    model = compile_model(expr, transform)
-    source = np.array([events[name] for name in model.programs.columns])
-    source = source.reshape(len(model.programs.columns), len(w))
-    rows = run_program(model.programs.prepare, source, np.zeros(0), "interpreter")
-    vector = model.layout.vector({name: at[name] for name in model.layout.names})
-    inputs = np.concatenate([rows, w[np.newaxis]])
-    frontier = model.invariants.frontier(vector)
-    result = run_program(model.programs.gradient, inputs, frontier, "interpreter")
-    return result[0], model.invariants.jacobian(vector).T @ result[1:]
 
 
 @pytest.mark.parametrize("transform", ["linear", "log"])
@@ -154,29 +99,6 @@ def test_no_sign_is_asked_for_where_it_does_not_matter() -> None:
     assert not model.programs.checks
     model = compile_model(P * XC.sqrt(), "linear", Assumptions())
     assert [check.property for check in model.programs.checks] == ["nonnegative"]
-
-
-@pytest.mark.parametrize(
-    ("model", "cached", "frontier", "operations"),
-    [
-        (benchmark_models.waves, 40, 38, 295),
-        (benchmark_models.resonances, 10, 23, 284),
-        (benchmark_models.two_resonances, 4, 6, 81),
-        (benchmark_models.k_matrix_fixed, 10, 9, 68),
-        (benchmark_models.k_matrix_free, 10, 86, 645),
-    ],
-    ids=["A", "B", "D", "C-fixed", "C-free"],
-)
-def test_textbook_models_reach_the_form_of_a_specialist(
-    model: Any, cached: int, frontier: int, operations: int
-) -> None:
-    """Columns, frontier values and operations per event may only fall."""
-    programs = compile_model(model(ld), "linear", Assumptions()).programs
-    free = {op for op, arity in ARITY.items() if arity == 0} | {"cold", "merge"}
-    mixed = [op for op, _, _ in programs.gradient.instructions if op not in {"input", *free}]
-    assert programs.n_cached <= cached
-    assert programs.gradient.n_parameters <= frontier
-    assert len(mixed) <= operations + 2  # value and seed with the weight
 
 
 class TestAssumptions:

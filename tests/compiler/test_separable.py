@@ -11,7 +11,10 @@ from compiled_runs import run_program
 from numpy.typing import NDArray
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, compile_integral, compile_model
+from laddu_dask.compiler import Assumptions, Facts, compile_integral, compile_model, propose
+from laddu_dask.compiler.integral import probe_integral
+from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.separable import separate
 from laddu_dask.expr import Expr
 
 Array = NDArray[Any]
@@ -49,18 +52,38 @@ def polarized() -> Expr:
     return total.real()
 
 
+def solved() -> list[Expr]:
+    """Components of a system of four channels, whose matrix has no parameters."""
+    matrix = [[(X + 1.0 + i) if i == j else 0.1j * Y * (i + j) for j in range(4)] for i in range(4)]
+    strengths = [benchmark_models.coupling(ld, f"b{k}") for k in range(5)]
+    rates = np.random.default_rng(4).uniform(0.2, 1.0, (4, 5))
+    production = [
+        sum((strengths[k] * float(rates[i, k]) * X**k for k in range(5)), ld.Expr(0.0))
+        for i in range(4)
+    ]
+    solution = ld.solve(ld.matrix(matrix), ld.vector(production))
+    return [solution[i] for i in range(4)]
+
+
+F = solved()
+Y20 = ld.spherical_harmonic(2, 0, costheta=Y, phi=PHI)
+
+#: Intensity, products, and statistics: the sum of weights serves all that is constant.
 CASES = {
-    "two coherent sums of ten": (benchmark_models.waves(ld), 200),
-    "one sum of four": (SUM.norm_sqr(), 16),
-    "scale in front": (SCALE * SUM.norm_sqr(), 16),
-    "A conj(A)": (SUM * SUM.conj(), 16),
-    "real part of A conj(A)": ((SUM * SUM.conj()).real(), 16),
-    "literal and background": (SUM.norm_sqr() + 0.05 + BACKGROUND, 18),
-    "sum with a real parameter": ((SUM + BACKGROUND).norm_sqr(), 25),
-    "polar coefficient": ((F0 + ld.polar_complex(SCALE, BACKGROUND) * F2).norm_sqr(), 4),
-    "density matrix": (polarized(), 4),
-    "scaled density matrix": (SCALE * polarized() + 0.05, 5),
-    "linear real terms": (SCALE * X**2 + BACKGROUND * Y + 1, 3),
+    "two coherent sums of ten": (benchmark_models.waves(ld), 200, 200),
+    "one sum of four": (SUM.norm_sqr(), 16, 16),
+    "scale in front": (SCALE * SUM.norm_sqr(), 16, 16),
+    "A conj(A)": (SUM * SUM.conj(), 16, 16),
+    "real part of A conj(A)": ((SUM * SUM.conj()).real(), 16, 16),
+    "literal and background": (SUM.norm_sqr() + 0.05 + BACKGROUND, 18, 17),
+    "sum with a real parameter": ((SUM + BACKGROUND).norm_sqr(), 25, 25),
+    "polar coefficient": ((F0 + ld.polar_complex(SCALE, BACKGROUND) * F2).norm_sqr(), 4, 4),
+    "density matrix": (polarized(), 4, 4),
+    "scaled density matrix": (SCALE * polarized() + 0.05, 5, 5),
+    "component of a solution": (F[1].norm_sqr(), 25, 25),
+    "component and angle": ((F[1] * Y20).norm_sqr() + 0.05, 26, 26),
+    "two components": (F[0].norm_sqr() + F[1].norm_sqr(), 25, 25),
+    "linear real terms": (SCALE * X**2 + BACKGROUND * Y + 1, 3, 3),
 }
 
 
@@ -83,14 +106,15 @@ def general(expr: Expr, point: Array, weights: Array) -> tuple[float, Array]:
     return float(rows[0]), model.invariants.gradient(point, rows[1:])
 
 
-@pytest.mark.parametrize(("expr", "count"), CASES.values(), ids=CASES)
-def test_number_of_statistics_and_value(expr: Expr, count: int) -> None:
+@pytest.mark.parametrize(("expr", "products", "count"), CASES.values(), ids=CASES)
+def test_number_of_statistics_and_value(expr: Expr, products: int, count: int) -> None:
     """As many statistics as the specialist needs, and the sum over events to rounding."""
+    assert len(separate(*normalize(expr.node, Assumptions()))[0]) == products
     form = compile_integral(expr, Assumptions())
     assert form.residual is None
     separable = form.separable
     assert separable is not None
-    assert separable.n_statistics <= count
+    assert separable.n_statistics == count
     programs = separable.statistics
     weights = np.random.default_rng(1).uniform(0.5, 1.5, 200)
     rows = run_program(programs.prepare, events(programs.columns), np.zeros(0), "interpreter")
@@ -141,3 +165,44 @@ def test_sign_of_a_parameter_is_guarded() -> None:
     statistics = np.ones(form.separable.n_statistics)
     assert form.separable.evaluate(np.array([2.0]), statistics) is not None
     assert form.separable.evaluate(np.array([-2.0]), statistics) is None
+
+
+def test_statistics_that_are_zero_or_repeat_another_are_left_out() -> None:
+    """Waves without imaginary part interfere with theirs only; equal waves have equal sums."""
+    names = [f"a{k}{part}" for k in range(3) for part in ("re", "im")]
+    of = {name: np.random.default_rng(k).uniform(-1, 1, 300) for k, name in enumerate(names)}
+    of["a0im"] = of["a1im"] = np.zeros(300)
+    of["a2re"], of["a2im"] = -of["a0re"], of["a0im"]
+    expr = benchmark_models.coherent_sum(
+        [benchmark_models.coupling(ld, f"w{k}") * wave for k, wave in enumerate(WAVES[:3])]
+    ).norm_sqr()
+    subject = probe_integral(expr, Assumptions())
+    source = np.array([of[name] for name in subject.columns])
+    rows = run_program(subject.program, source, np.zeros(0), "interpreter")
+    facts = propose(subject.digests, rows)
+    assert facts != Facts()
+    plain = compile_integral(expr, Assumptions()).separable
+    found = compile_integral(expr, Assumptions(facts=facts)).separable
+    assert plain is not None
+    assert found is not None
+    assert plain.n_statistics == 9
+    assert found.n_statistics == 3  # |a0|**2, |a1|**2 and Re a0 conj(a1)
+    assert {check.property for check in found.statistics.checks} == {
+        "constant",
+        "equal",
+        "opposite",
+    }
+    point = np.linspace(-1.0, 1.0, 6)
+    values = []
+    for form in (plain, found):
+        programs = form.statistics
+        source = np.array([of[name] for name in programs.columns])
+        rows = run_program(programs.prepare, source, np.zeros(0), "interpreter")
+        assert all(check.findings(rows) is None for check in programs.checks)
+        inputs = np.concatenate([rows[: programs.n_cached], np.ones((1, 300))])
+        sums = run_program(programs.value, inputs, np.zeros(0), "interpreter").sum(axis=1)
+        evaluated = form.evaluate(point, sums)
+        assert evaluated is not None
+        values.append(evaluated)
+    assert values[1][0] == pytest.approx(values[0][0], rel=1e-12)
+    np.testing.assert_allclose(values[1][1], values[0][1], rtol=1e-11, atol=1e-10)

@@ -58,7 +58,7 @@ def test_decisions_follow_the_budget() -> None:
     """DP rows: resident if it fits, else streaming in chunks that do, with the reason."""
     needed = likelihood(storage="resident", threads=1).plan()
     assert [d.strategy for d in needed.decisions] == ["resident", "resident"]
-    assert needed.decisions[1].resident_bytes >= 16 * 100_000  # x or 1 + a x, and the weight
+    assert needed.decisions[1].resident_bytes >= 8 * 100_000  # x; there are no weights
     # The data fit beside chunks of the accepted events, these do not fit whole.
     tight = likelihood(memory=needed.decisions[1].resident_bytes, threads=1, chunk_events=1100)
     with tight:
@@ -69,6 +69,34 @@ def test_decisions_follow_the_budget() -> None:
         assert data.resident_bytes + mc.peak_bytes <= needed.decisions[1].resident_bytes
         with likelihood() as ample:
             assert bits(tight) == bits(ample)
+
+
+def roots(**options: Any) -> ld.Likelihood:
+    """A model of roots and reciprocals of one column."""
+    x, a = ld.scalar("x"), ld.parameter("a", initial=0.5)
+    amplitude = (a + 1 / (x + 1).sqrt()) * (a + 1 / (x + 2).sqrt()) + 1j * a * x
+    events = {"x": np.linspace(0.1, 1.0, 40_000)}
+    data = ld.Dataset.from_arrays(scalars=events)
+    term = ld.NLL((amplitude / (a + x)).norm_sqr(), data=data, accepted_mc=data)
+    return ld.Likelihood([term], ld.Execution(threads=1, chunk_events=1024, **options))
+
+
+@pytest.mark.parametrize("storage", ["fastest", "resident"])
+def test_columns_are_computed_again_before_events_are_read_again(storage: Any) -> None:
+    """The planner's lever: fewer columns where memory is short, and the same bits."""
+    with roots() as ample:
+        expected = bits(ample)
+        kept = [d.resident_bytes for d in ample.plan().decisions]
+    tight = 2 * kept[0] - 40_000
+    with roots(memory=tight, storage=storage) as short:
+        decisions = short.plan().decisions
+        assert [d.strategy for d in decisions] == ["resident", "resident"]
+        assert all(d.resident_bytes < before for d, before in zip(decisions, kept, strict=True))
+        assert bits(short) == expected
+        assert short.plan().decisions == decisions
+    with roots(memory=kept[0] // 3) as streamed:
+        assert {d.strategy for d in streamed.plan().decisions} == {"streaming"}
+        assert bits(streamed) == expected
 
 
 def test_a_wish_for_chunks_only_shrinks() -> None:

@@ -1,0 +1,56 @@
+"""What a prepared partition holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import laddu_dask as ld
+from laddu_dask.compiler import Assumptions
+from laddu_dask.runtime.partitions import partition_dataset
+from laddu_dask.runtime.preparation import Recipe, ResidentPartition
+
+Array = NDArray[Any]
+N = 4000
+MODEL = ld.Model((ld.parameter("a", initial=0.7) * ld.scalar("x") + 1.0) ** 2)
+
+
+def prepared(weights: Array | None, chunk: int = 1024) -> list[ResidentPartition]:
+    """Two resident partitions."""
+    data = ld.Dataset.from_arrays(scalars={"x": np.linspace(0.5, 1.5, N)}, weights=weights)
+    programs = MODEL.grouped("linear", Assumptions()).programs
+    recipe = Recipe("data", programs, "interpreter", "resident", chunk)
+    result = []
+    for partition in partition_dataset(data, 2):
+        found = recipe.prepare(partition)
+        assert isinstance(found, ResidentPartition)
+        result.append(found)
+    return result
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(N)])
+def test_weights_of_one_take_no_memory(weights: Array | None) -> None:
+    """One column of an event is kept, eight bytes."""
+    for partition in prepared(weights):
+        (chunk,) = partition.chunks()
+        assert chunk.weights == 1.0
+        assert partition.__sizeof__() < 9 * chunk.columns.shape[1]
+        assert np.concatenate(list(partition.weights())).tolist() == [1.0] * partition.events
+
+
+def test_weights_that_differ_at_the_end() -> None:
+    """Ones before the first other weight are filled in, the padding is zero."""
+    weights = np.ones(N)
+    weights[-3:] = [2.0, 0.0, -1.5]
+    first, last = prepared(weights)
+    (chunk,) = first.chunks()
+    assert chunk.weights == 1.0
+    (chunk,) = last.chunks()
+    assert isinstance(chunk.weights, np.ndarray)
+    assert chunk.weights[: last.events].tolist() == weights[first.events :].tolist()
+    assert not chunk.weights[last.events :].any()
+    assert np.concatenate(list(last.weights())).tolist() == weights[first.events :].tolist()
+    assert last.__sizeof__() > 16 * chunk.columns.shape[1]
