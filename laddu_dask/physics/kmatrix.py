@@ -12,7 +12,7 @@ where its real part is left out.
 
 The system itself is singular at a bare pole, where K has rank one and F is a limit: at a distance
 ``d = |m_a**2 - s| / m_a**2`` rounding costs a relative error of order ``1e-16 / d``. Within
-``d < 2**-27`` the pole is therefore taken to lie ``2**-26 m_a**2`` higher, in K, P and F alike,
+``d < 2**-27`` the event is therefore taken to lie ``2**-26 m_a**2`` lower, in K, P and F alike,
 so that F is finite everywhere and its error stays of order 1e-7 at most.
 
 Source: I. J. R. Aitchison, Nucl. Phys. A 189, 417 (1972); S. U. Chung et al., Ann. Phys. 4, 404
@@ -214,7 +214,8 @@ def f_vector(
 
 def _cleared(s: Expr | complex, poles: Expr) -> tuple[list[Expr], Expr]:
     """``prod_{b != a} (m_b**2 - s)`` for each a, and the product over all poles."""
-    gaps = [_gap(as_expr(s), mass) for mass in poles]
+    off_poles = _off_poles(as_expr(s), poles)
+    gaps = [mass**2 - off_poles for mass in poles]
     one = as_expr(1.0)
     others = [
         _product([gap for b, gap in enumerate(gaps) if b != a], one) for a in range(len(gaps))
@@ -222,11 +223,13 @@ def _cleared(s: Expr | complex, poles: Expr) -> tuple[list[Expr], Expr]:
     return others, _product(gaps, one)
 
 
-def _gap(s: Expr, mass: Expr) -> Expr:
-    """``m**2 - s``, kept off zero by an amount whose derivative does not matter."""
-    gap = mass**2 - s
-    near = NEAR_POLE * mass.norm_sqr()
-    return gap + where(gap.norm_sqr() < near**2, 2 * near, 0.0)
+def _off_poles(s: Expr, poles: Expr) -> Expr:
+    """``s``, kept off every ``m**2`` by an amount whose derivative does not matter."""
+    moved = s
+    for mass in poles:
+        near = NEAR_POLE * mass.norm_sqr()
+        moved = where((mass**2 - s).norm_sqr() < near**2, s - 2 * near, moved)
+    return moved
 
 
 def _product(factors: list[Expr], one: Expr) -> Expr:

@@ -25,7 +25,7 @@ def assert_as_good(found: Counts, reached: Counts, *, operations: bool = True) -
 def test_as_good_as_by_hand(name: str) -> None:
     """DC-12: textbook formulas reach the form that a specialist would write."""
     found = counts(compile_model(MODELS[name](), "linear", Assumptions()))
-    # The system of equations of C-free is counted in `test_solve`.
+    # The system of equations of C-free is counted in `test_threshold`.
     assert_as_good(found, REACHED[name], operations=name != "C-free")
 
 
