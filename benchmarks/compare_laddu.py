@@ -53,10 +53,10 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
         default=[*NORMALIZATIONS],
     )
     parser.add_argument("--threads", nargs="+", type=_threads, default=[1, available_threads()])
-    parser.add_argument("--data", type=int, default=200_000, help="data events")
-    parser.add_argument("--mc", type=int, default=1_000_000, help="accepted Monte Carlo events")
-    parser.add_argument("--rounds", type=int, default=15, help="timed evaluations")
-    parser.add_argument("--starts", type=int, default=3, help="fresh processes of each kind")
+    parser.add_argument("--data", type=_count, default=200_000, help="data events")
+    parser.add_argument("--mc", type=_count, default=1_000_000, help="accepted Monte Carlo events")
+    parser.add_argument("--rounds", type=_count, default=15, help="timed evaluations")
+    parser.add_argument("--starts", type=_count, default=3, help="fresh processes of each kind")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
     parser.add_argument("--check", action="store_true", help="fail if a promise is missed")
     parser.add_argument("--json", type=Path, help="file to write all numbers to")
@@ -66,10 +66,13 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def _threads(text: str) -> int:
-    count = available_threads() if text == "all" else int(text)
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"{text} threads: need a positive number or 'all'")
-    return count
+    return available_threads() if text == "all" else _count(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
 
 
 def main() -> int:

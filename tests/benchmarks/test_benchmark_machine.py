@@ -46,8 +46,9 @@ def test_thread_counts_are_numbers_or_all(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("compare_laddu.available_threads", lambda: 2)
     assert options_of([]).threads == [1, 2]
     assert options_of(["--threads", "2", "all"]).threads == [2]
-    with pytest.raises(SystemExit):
-        options_of(["--threads", "0"])
+    for wrong in (["--threads", "0"], ["--threads", "most"], ["--data", "0"]):
+        with pytest.raises(SystemExit):
+            options_of(wrong)
 
 
 def test_samples_have_what_the_models_read() -> None:
