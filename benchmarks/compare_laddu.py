@@ -1,155 +1,83 @@
-"""CPU time of value and gradient beside laddu's just-in-time compiler.
+"""Everything that is promised in comparison with laddu's just-in-time compiler, in one table.
 
 Both programs evaluate the same negative log-likelihood alternately in one loop, and what is
 compared is the CPU time of the process (all threads), so that other work on the machine disturbs
 both alike. Wall times and single measurements mean little; the ratio of medians is the result, and
-the ratio of minima is a check on it. Before anything is timed, values and gradients must agree.
+the ratio of minima is a check on it. Before anything is timed, values and gradients must agree, and
+our compiler must have finished its work in the background.
 
-laddu's optimiser alters literal constants of model B, so there its own error of 5e-7 in the value
-and 4e-4 in the gradient is allowed for.
+Preparation and memory are measured in fresh processes: from the construction of a likelihood, of
+events in Parquet files, to its first value and gradient.
 
-Run: pip install '.[bench]' && python benchmarks/compare_laddu.py [--models A B D] [--help]
+Run: pip install '.[bench]' && python benchmarks/compare_laddu.py [--models A B] [--help]
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import os
-import platform
+import json
 import sys
-from collections.abc import Callable
-from time import process_time
-from types import ModuleType
-from typing import Any, get_args
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import models
-import numpy as np
-from numpy.typing import NDArray
+from evaluation import compare
+from fresh_process import STARTUPS, measure_starts, startup_memory
+from machine import Bandwidth, Machine, available_threads
+from promises import memory_misses
+from report import (
+    EVALUATION_HEAD,
+    START_HEAD,
+    evaluation_line,
+    machine_lines,
+    start_lines,
+    startup_lines,
+)
 
-import laddu_dask
-from laddu_dask.runtime.execution import Normalization
-
-Array = NDArray[np.float64]
-
-AGREEMENT = {"B": (1e-5, 1e-2)}
-USUAL_AGREEMENT = (1e-12, 1e-9)
-
-
-def sample(api: ModuleType, name: str, n: int, seed: int, *, weighted: bool) -> Any:
-    """`n` events as a data set of `api`."""
-    every = models.columns(n, seed)
-    weights = np.random.default_rng(seed + 100).uniform(0.5, 1.5, n) if weighted else np.ones(n)
-    scalars = {column: every[column] for column in models.READS[name]}
-    return api.Dataset.from_arrays(p4s={}, scalars=scalars, weights=weights)
+#: Every accepted event in every evaluation, or each program with its own shortcut.
+NORMALIZATIONS = ("general", "auto")
+PARTS = ("evaluation", "start")
 
 
-def likelihood(api: ModuleType, name: str, events: tuple[int, int], execution: Any) -> Any:
-    """The likelihood of `events` = (data, accepted Monte Carlo) events."""
-    term = api.NLL(
-        api.Model(models.MODELS[name](api)),
-        data=sample(api, name, events[0], 1, weighted=False),
-        accepted_mc=sample(api, name, events[1], 2, weighted=True),
-        name=name,
-    )
-    return api.Likelihood([term], execution=execution)
-
-
-def cpu_time(call: Callable[[], Any]) -> float:
-    """CPU seconds of this process, all threads together, spent in one call."""
-    begun = process_time()
-    call()
-    return process_time() - begun
-
-
-def ordered(program: Any, point: dict[str, float]) -> list[float]:
-    """A point as the vector that a program expects."""
-    return [point[name] for name in program.parameter_names]
-
-
-def check_agreement(name: str, ours: Any, theirs: Any, point: dict[str, float]) -> None:
-    """Raise unless both give the same value and gradient at `point`."""
-    value, gradient = ours.value_and_gradient(ordered(ours, point))
-    reference, unordered = theirs.value_and_gradient(ordered(theirs, point))
-    by_name = dict(zip(theirs.parameter_names, unordered, strict=True))
-    expected = np.array([by_name[parameter] for parameter in ours.parameter_names])
-    errors = (
-        abs(value - reference) / abs(reference),
-        float(np.max(np.abs(gradient - expected)) / np.max(np.abs(expected))),
-    )
-    allowed = AGREEMENT.get(name, USUAL_AGREEMENT)
-    if not (errors[0] <= allowed[0] and errors[1] <= allowed[1]):
-        raise SystemExit(f"{name}: value and gradient differ by {errors}, allowed {allowed}")
-
-
-def read_bandwidth() -> float:
-    """GB/s of summing 64 million numbers, the best of five: the wall that memory puts up."""
-    numbers = np.ones(64_000_000)
-    return float(max(numbers.nbytes / cpu_time(numbers.sum) / 1e9 for _ in range(5)))
-
-
-def compare(
-    name: str, normalization: Normalization, options: argparse.Namespace, laddu: ModuleType
-) -> None:
-    """Build both likelihoods, compare them, time them, and print a row of the table."""
-    events = (options.data, options.mc)
-    ours = likelihood(
-        laddu_dask,
-        name,
-        events,
-        laddu_dask.Execution(
-            backend="cpu",
-            storage="resident",
-            threads=options.threads,
-            normalization=normalization,
-        ),
-    )
-    theirs = likelihood(
-        laddu,
-        name,
-        events,
-        laddu.Execution(
-            "jit", precision="f64", threads=options.threads, normalization=normalization
-        ),
-    )
-    rng = np.random.default_rng(5)
-    start = dict(zip(ours.parameter_names, ours.default_parameters, strict=True))
-    check_agreement(name, ours, theirs, {p: 1.05 * value for p, value in start.items()})
-    for what in ("value_and_gradient", "value"):
-        # A new point in every round: no program can answer from memory.
-        times = np.empty((options.rounds, 2))
-        for row in times:
-            point = {p: value * rng.uniform(0.95, 1.05) for p, value in start.items()}
-            for column, program in enumerate((ours, theirs)):
-                call = getattr(program, what)
-                vector = ordered(program, point)
-                row[column] = cpu_time(lambda call=call, vector=vector: call(vector))
-        medians, minima = np.median(times, axis=0), np.min(times, axis=0)
-        print(
-            f"{name:<8} {normalization:<8} {what:<19}"
-            f"{1e3 * medians[0]:>10.2f}{1e3 * medians[1]:>10.2f}"
-            f"{1e9 * medians[0] / sum(events):>10.2f}"
-            f"{medians[1] / medians[0]:>9.1f}{minima[1] / minima[0]:>9.1f}",
-            flush=True,
-        )
-    ours.close()
-
-
-def main() -> int:
-    """Compare the models that were asked for."""
-    parser = argparse.ArgumentParser(description="value and gradient beside laddu")
-    parser.add_argument("--models", nargs="+", choices=sorted(models.MODELS), default=["D"])
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description="speed and memory beside laddu")
+    parser.add_argument("--models", nargs="+", choices=[*models.MODELS], default=[*models.MODELS])
     parser.add_argument(
         "--normalizations",
         nargs="+",
-        choices=get_args(Normalization),
-        default=["general", "auto"],
+        choices=NORMALIZATIONS,
+        default=[*NORMALIZATIONS],
     )
-    parser.add_argument("--data", type=int, default=200_000, help="data events")
-    parser.add_argument("--mc", type=int, default=1_000_000, help="accepted Monte Carlo events")
-    parser.add_argument("--rounds", type=int, default=15, help="timed evaluations")
-    parser.add_argument("--threads", type=int, default=1, help="threads of each program")
-    options = parser.parse_args()
+    parser.add_argument("--threads", nargs="+", type=_threads, default=[1, available_threads()])
+    parser.add_argument("--data", type=_count, default=200_000, help="data events")
+    parser.add_argument("--mc", type=_count, default=1_000_000, help="accepted Monte Carlo events")
+    parser.add_argument("--rounds", type=_count, default=15, help="timed evaluations")
+    parser.add_argument("--starts", type=_count, default=3, help="fresh processes of each kind")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
+    parser.add_argument("--check", action="store_true", help="fail if a promise is missed")
+    parser.add_argument("--json", type=Path, help="file to write all numbers to")
+    options = parser.parse_args(arguments)
+    options.threads = list(dict.fromkeys(options.threads))
+    return options
+
+
+def _threads(text: str) -> int:
+    return available_threads() if text == "all" else _count(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
+def main() -> int:
+    """Compare what was asked for; 1 if laddu is missing, or with --check a promise missed."""
+    options = options_of()
     try:
         laddu = importlib.import_module("laddu")
     except ModuleNotFoundError:
@@ -158,18 +86,55 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    print(
-        f"{options.data} data + {options.mc} accepted MC events, {options.threads} thread(s), "
-        f"{options.rounds} rounds, load average {os.getloadavg()[0]:.1f}\n"
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, reading "
-        f"{read_bandwidth():.1f} GB/s\n"
-        f"{'CPU time, medians':<37}{'ours/ms':>10}{'laddu/ms':>10}{'ours ns/ev':>10}"
-        f"{'ratio':>9}{'of min':>9}"
-    )
-    for name in options.models:
-        for normalization in options.normalizations:
-            compare(name, normalization, options, laddu)
-    return 0
+    machine = Machine.here()
+    bandwidth = Bandwidth()
+    reading = bandwidth.measure()
+    print(machine_lines(machine, reading))
+    print(f"{options.data} data and {options.mc} accepted Monte Carlo events")
+    missed: list[str] = []
+    record: dict[str, Any] = {
+        "machine": {**asdict(machine), "bandwidth": reading},
+        "events": {"data": options.data, "accepted_mc": options.mc},
+    }
+    events = (options.data, options.mc)
+    if "evaluation" in options.parts:
+        record["evaluations"] = []
+        print(f"\n{options.rounds} evaluations of each\n{EVALUATION_HEAD}")
+        for name in options.models:
+            for row in compare(
+                laddu,
+                name,
+                events,
+                options.normalizations,
+                options.threads,
+                options.rounds,
+                bandwidth,
+            ):
+                print(evaluation_line(row), flush=True)
+                missed += row.misses()
+                record["evaluations"].append({**asdict(row), "ratio": row.ratio})
+    del bandwidth
+    if "start" in options.parts:
+        startup = record["startup"] = startup_memory()
+        base = startup[next(iter(STARTUPS))]
+        record["starts"] = []
+        print(f"\n{options.starts} processes of each kind\n{START_HEAD}\n{startup_lines(startup)}")
+        for name in options.models:
+            rows = measure_starts(
+                name, events, options.normalizations, options.threads[-1], options.starts
+            )
+            for _, group in groupby(rows, key=lambda row: row.normalization):
+                starts = list(group)
+                found = list(memory_misses(starts, base))
+                print(start_lines(starts, bool(found)), flush=True)
+                missed += found
+                record["starts"] += [asdict(row) for row in starts]
+    record["missed"] = missed
+    if missed:
+        print("\nnot as promised:", *missed, sep="\n  ")
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    return int(options.check and bool(missed))
 
 
 if __name__ == "__main__":

@@ -151,21 +151,6 @@ MODELS: dict[str, Callable[[ModuleType], Any]] = {
 }
 
 
-def columns(n: int, seed: int) -> dict[str, Array]:
-    """Event columns that all models together read: uniform, s above the K_S K_S threshold."""
-    rng = np.random.default_rng(seed)
-    found = {
-        "s": rng.uniform(1.01 * 4.0 * KAON**2, 4.5, n),
-        "ct": rng.uniform(-1.0, 1.0, n),
-        "phi": rng.uniform(-np.pi, np.pi, n),
-        "theta": np.arccos(rng.uniform(-1.0, 1.0, n)),
-    }
-    for k in range(20):
-        for part in ("re", "im"):
-            found[f"a{k}{part}"] = rng.uniform(-1.0, 1.0, n)
-    return found
-
-
 #: Columns that each model reads.
 READS = {
     "A": [f"a{k}{part}" for k in range(20) for part in ("re", "im")],
@@ -174,3 +159,23 @@ READS = {
     "C-free": ["s"],
     "D": ["s", "phi", "theta"],
 }
+#: What the samples of a likelihood are for; only the Monte Carlo events are weighted.
+ROLES = ("data", "accepted_mc")
+
+
+def events(name: str, n: int, role: str) -> dict[str, Array]:
+    """Columns that a model reads and weights, of `n` events: uniform, s above the threshold."""
+    rng = np.random.default_rng(ROLES.index(role))
+    found = {column: _column(column, n, rng) for column in READS[name]}
+    found["weight"] = rng.uniform(0.5, 1.5, n) if role == "accepted_mc" else np.ones(n)
+    return found
+
+
+def _column(name: str, n: int, rng: np.random.Generator) -> Array:
+    if name == "s":
+        return rng.uniform(1.01 * 4.0 * KAON**2, 4.5, n)
+    if name == "phi":
+        return rng.uniform(-np.pi, np.pi, n)
+    if name == "theta":
+        return np.arccos(rng.uniform(-1.0, 1.0, n))
+    return rng.uniform(-1.0, 1.0, n)
