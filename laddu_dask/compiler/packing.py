@@ -16,9 +16,9 @@ from typing import NamedTuple
 from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.ir import EVENT, MIXED
 
-#: Products grow with the square of the amplitudes: packing cannot pay beyond this many per sum,
-#: and is not tried.
-_MOST_AMPLITUDES = 8
+#: Products grow with the square of the amplitudes: packing cannot pay beyond this many per sum, and
+#: beyond so many products in all it takes too long to find out.
+_MOST_AMPLITUDES, _MOST_PRODUCTS = 8, 1 << 13
 
 
 #: Least share of the squares that must be left; rounding stays below 1e-9 of the value. An event
@@ -74,7 +74,7 @@ def pack(algebra: Algebra, root: Term) -> Packed | None:
     scales: list[Term] = []
     for group in _connected(forms):
         amplitudes = list(dict.fromkeys(u for form in group for u in form.coefficients))
-        if len(group) > 1 and len(amplitudes) <= _MOST_AMPLITUDES * len(group):
+        if _may_pay(len(group), len(amplitudes)):
             squares += _squares(algebra, group, amplitudes)
             interferences += _interferences(algebra, group, amplitudes)
             scales += [form.scale for form in group]
@@ -84,6 +84,11 @@ def pack(algebra: Algebra, root: Term) -> Packed | None:
         return None
     parts = [algebra.add(terms) for terms in (squares, interferences, rest) if terms]
     return Packed(parts, scales)
+
+
+def _may_pay(sums: int, amplitudes: int) -> bool:
+    few = amplitudes <= _MOST_AMPLITUDES * sums
+    return sums > 1 and few and amplitudes * amplitudes * sums <= 2 * _MOST_PRODUCTS
 
 
 def _form(algebra: Algebra, term: Term, outer: Sequence[Term]) -> _Form | None:
@@ -118,18 +123,23 @@ def _written(algebra: Algebra, form: _Form) -> Term:
 
 def _connected(forms: Sequence[_Form]) -> list[list[_Form]]:
     """Groups of forms that share amplitudes, directly or through others."""
-    groups: list[tuple[set[Term], list[_Form]]] = []
-    for form in forms:
-        amplitudes, members = set(form.coefficients), [form]
-        apart = []
-        for known, others in groups:
-            if known & amplitudes:
-                amplitudes |= known
-                members = others + members
-            else:
-                apart.append((known, others))
-        groups = [*apart, (amplitudes, members)]
-    return [members for _, members in groups]
+    group = list(range(len(forms)))  # a form of the same group, before it or itself
+
+    def first(of: int) -> int:
+        while group[of] != of:
+            group[of] = group[group[of]]
+            of = group[of]
+        return of
+
+    owner: dict[Term, int] = {}
+    for i, form in enumerate(forms):
+        for amplitude in form.coefficients:
+            one, two = first(owner.setdefault(amplitude, i)), first(i)
+            group[max(one, two)] = min(one, two)
+    members: dict[int, list[_Form]] = {}
+    for i, form in enumerate(forms):
+        members.setdefault(first(i), []).append(form)
+    return list(members.values())
 
 
 def _strength(algebra: Algebra, forms: Sequence[_Form], u: Term, v: Term) -> Term | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import Assumptions, Probe, propose
+from laddu_dask.compiler import Assumptions, Facts, Probe, propose
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError
 from laddu_dask.kernels import get_backend, padded
@@ -54,6 +54,7 @@ def with_facts(
     Facts that are put in may uncover further values, so this goes on until there is none.
     """
     known: dict[bytes, Array] = {}
+    assumptions = replace(assumptions, facts=Facts())
     while True:
         subject = probe(assumptions)
         if known.keys() >= set(subject.digests):

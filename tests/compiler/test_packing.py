@@ -10,6 +10,8 @@ from lowering_table import counts, incoherent
 
 import laddu_dask as ld
 from laddu_dask.compiler import Assumptions, Transform, compile_candidates, compile_model
+from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.packing import pack
 from laddu_dask.expr import Expr
 
 PACKED = "incoherent sums packed"
@@ -87,6 +89,22 @@ def test_sums_that_share_nothing_stay() -> None:
     expr = (X * SCALE + Y).norm_sqr() + (X**2 * SCALE + Y**2).norm_sqr()
     assert PACKED not in names(expr)
     assert PACKED not in names(sums(2, [X, Y], -1.0))
+
+
+def test_sums_of_their_own_beside_sums_that_share() -> None:
+    """Hundreds of sums that share nothing stay as they are, three that do are packed."""
+    own = [
+        (ld.scalar(f"x{i}") * ld.parameter(f"p{i}", initial=0.5) + ld.scalar(f"y{i}")).norm_sqr()
+        for i in range(300)
+    ]
+    expr = sums(3, [PHASE * POLE, POLE])
+    for term in own:
+        expr = expr + term
+    algebra, term = normalize(expr.node, Assumptions())
+    packed = pack(algebra, term)
+    assert packed is not None
+    assert len(packed.parts) == 3
+    assert len(packed.scales) == 3
 
 
 def test_a_negative_scale_is_guarded() -> None:
