@@ -152,7 +152,7 @@ def rows_of(model: CompiledModel, events: dict[str, Array], backend: str) -> Arr
 def test_no_bit_depends_on_the_choice(name: str, backend: str) -> None:
     """DK-15: a value computed again has the bits of the value that was kept."""
     expr = benchmark_models.MODELS[name](ld)
-    events = benchmark_models.columns(64, 5)
+    events = benchmark_models.events(name, 64, "data")
     models = [compile_model(expr, "log", Assumptions(), load=load) for load in (1e-3, 0.6, 5)]
     counts = [model.programs.n_cached for model in models]
     assert counts == sorted(counts, reverse=True)

@@ -50,7 +50,7 @@ def with_events(name: str, events: dict[str, np.ndarray]) -> Counts:
 
 def test_first_waves_without_imaginary_part() -> None:
     """A: two columns of zeros go, and what is multiplied with them."""
-    events = benchmark_models.columns(1000, 3)
+    events = benchmark_models.events("A", 1000, "data")
     events["a0im"] = events["a10im"] = np.zeros(1000)
     found = with_events("A", events)
     assert_as_good(found, Counts(312, 152, 119, 38))
@@ -58,6 +58,6 @@ def test_first_waves_without_imaginary_part() -> None:
 
 def test_closed_channel() -> None:
     """E: below the threshold of a channel its width is imaginary, which costs nothing."""
-    events = benchmark_models.columns(1000, 3)
+    events = benchmark_models.events("B", 1000, "data")
     events["s"] = np.linspace(1.0, 1.5, 1000)
     assert_as_good(with_events("E", events), REACHED["E"])
