@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import struct
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -177,9 +176,9 @@ class Accumulator:
             high, low = (int(word) for word in self.words[j, k])
             total += ((high << LOW_BITS) + low) << (BIN_BITS * (FOLDS - 1 - k))
         exponent = BIN_BITS * (int(self.levels[j]) - FOLDS + 1)
-        scale = Fraction(2) ** exponent
         try:
-            return float(total * scale)
+            # Both round once: integers do, to the nearest double, in division too.
+            return float(total << exponent) if exponent >= 0 else total / (1 << -exponent)
         except OverflowError:
             return math.copysign(math.inf, total)
 

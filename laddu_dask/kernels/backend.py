@@ -52,9 +52,9 @@ class Kernel(Protocol):
         Parameters
         ----------
         inputs
-            Rows of event values, shape (n_inputs, padded events), C-contiguous; float32 for
-            programs in single precision. Of a weighted program the last row, the weights, may be
-            left out.
+            Rows of event values, shape (n_inputs, padded events), or the same by vectors (see
+            `laddu_dask.kernels.column_layout`), C-contiguous; float32 for programs in single
+            precision. Of a weighted program the last row, the weights, may be left out.
         parameters
             Scalars, shape (n_parameters,).
         out
@@ -100,6 +100,9 @@ class Backend(Protocol):
     """Makes kernels of programs."""
 
     name: str
+
+    def by_vectors(self, columns: int) -> bool:
+        """Whether so many columns are better kept by vectors than by rows."""
 
     def compile(self, program: Program, purpose: Purpose = "map") -> Kernel:
         """Kernel of a program, ready for a purpose; compiled at most once per process."""

@@ -22,6 +22,7 @@ import numpy as np
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import FOLDS, LANES, TILE, Accumulator
 from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights, padded, whole_vectors
+from laddu_dask.kernels.column_layout import capacity, prefers_vectors, strides
 from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
 from laddu_dask.kernels.llvm_text import ModuleText, event_function
@@ -35,8 +36,8 @@ DIRECT = 1500
 #: Operations from which the last few per cent of speed are not worth the time to compile.
 LARGE = 6000
 
-_KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 9)
-_DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 15)
+_KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 10)
+_DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 16)
 #: Weights of a tile of events that all count the same.
 _ONES = np.ones(TILE)
 
@@ -144,7 +145,7 @@ class CpuKernel:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
         found = self._check(inputs, parameters, weights)
         _check_rows("output", out, self.program.n_outputs, np.dtype(np.float64))
-        if out.shape != (self.program.n_outputs, inputs.shape[1]) or not out.flags.writeable:
+        if out.shape != (self.program.n_outputs, capacity(inputs)) or not out.flags.writeable:
             raise ValueError(
                 f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
             )
@@ -157,7 +158,7 @@ class CpuKernel:
         if stop > start and out.shape[0]:
             self._entries["map"].function(
                 inputs.ctypes.data,
-                inputs.shape[1],
+                *strides(inputs),
                 weights.ctypes.data,
                 _mask(weights),
                 parameters.ctypes.data,
@@ -179,7 +180,7 @@ class CpuKernel:
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
         found = self._check(inputs, parameters, weights)
-        if len(accumulator) != self.program.n_outputs or not 0 <= events <= inputs.shape[1]:
+        if len(accumulator) != self.program.n_outputs or not 0 <= events <= capacity(inputs):
             raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
         if start % TILE or start < 0:
             raise ValueError(f"reduce: event {start} does not begin a tile of {TILE}")
@@ -199,7 +200,7 @@ class CpuKernel:
             position = driver(
                 entry.address,
                 inputs.ctypes.data,
-                inputs.shape[1],
+                *strides(inputs),
                 found.ctypes.data,
                 last.ctypes.data,
                 _mask(found),
@@ -233,7 +234,7 @@ class CpuKernel:
         program = self.program
         wanted = program.n_inputs - (program.weighted and weights is not None)
         kind = np.float32 if program.precision == "f32" else np.float64
-        _check_rows("input", inputs, wanted, np.dtype(kind))
+        _check_columns(inputs, wanted, np.dtype(kind))
         if (
             parameters.dtype != np.float64
             or parameters.ndim != 1
@@ -244,15 +245,15 @@ class CpuKernel:
                 f"kernel needs {program.n_parameters} contiguous float64 parameters, "
                 f"got {parameters.dtype} {parameters.shape}"
             )
-        if weights is None and program.precision == "f64":
+        if weights is None and program.precision == "f64" and inputs.ndim == 2:
             return inputs[program.n_inputs - 1] if program.n_inputs else _ONES
         if not isinstance(weights, np.ndarray):
             if program.weighted and weights != 1.0:
                 raise ValueError(f"kernel needs weights of its own, or 1.0, got {weights}")
             return _ONES
-        if weights.dtype != np.float64 or weights.shape != inputs.shape[1:]:
+        if weights.dtype != np.float64 or weights.shape != (capacity(inputs),):
             raise ValueError(
-                f"kernel needs float64 weights of shape {inputs.shape[1:]}, "
+                f"kernel needs float64 weights of shape {(capacity(inputs),)}, "
                 f"got {weights.dtype} {weights.shape}"
             )
         return np.ascontiguousarray(weights)
@@ -261,6 +262,18 @@ class CpuKernel:
 def _mask(weights: Array) -> int:
     """And-ed to the number of an event to find its weight."""
     return TILE - 1 if weights is _ONES else -1
+
+
+def _check_columns(inputs: Rows, wanted: int, kind: np.dtype[Any]) -> None:
+    if inputs.ndim != 3:
+        _check_rows("input", inputs, wanted, kind)
+    elif inputs.dtype != kind or not inputs.flags.c_contiguous or inputs.shape[2] != LANES:
+        raise ValueError(
+            f"kernel inputs must be C-contiguous {kind} vectors of {LANES} events, "
+            f"got {inputs.dtype} {inputs.shape}"
+        )
+    elif inputs.shape[1] < wanted:
+        raise ValueError(f"kernel needs {wanted} input columns, got {inputs.shape[1]}")
 
 
 def _check_rows(what: str, rows: Rows, wanted: int, kind: np.dtype[Any]) -> None:
@@ -278,6 +291,10 @@ class CpuBackend:
     name = "cpu"
     _kernels: ClassVar[dict[tuple[str, str], CpuKernel]] = {}
     _lock = threading.Lock()
+
+    def by_vectors(self, columns: int) -> bool:
+        """As this processor likes it."""
+        return prefers_vectors(columns, current_target())
 
     def compile(self, program: Program, purpose: Purpose = "map") -> CpuKernel:
         """Kernel of a program; made for the purpose on first use."""

@@ -4,7 +4,7 @@ In Python terms::
 
     for position in range(start, events, TILE):
         weights = all_weights if position + TILE <= events else last_weights
-        kernel(inputs, stride, weights, mask, parameters, position, stop, lanes, 2 * LANES)
+        kernel(inputs, stride, step, weights, mask, parameters, position, stop, lanes, 2 * LANES)
         if not add_lanes(...):
             return position
 
@@ -42,7 +42,7 @@ _MODULUS = 0x7FFFFFFFFFFFFFFF
 _FIRST = FOLDS - 1 - LEVEL_MIN
 
 _KERNEL = ir.FunctionType(
-    _VOID, [_NUMBERS, _WORD, _NUMBERS, _WORD, _NUMBERS, _WORD, _WORD, _NUMBERS, _WORD]
+    _VOID, [_NUMBERS, _WORD, _WORD, _NUMBERS, _WORD, _NUMBERS, _WORD, _WORD, _NUMBERS, _WORD]
 )
 
 
@@ -111,11 +111,11 @@ class _Builder:
 def driver_text() -> str:
     """LLVM assembly of the function ``reduce``.
 
-    ``int64 reduce(kernel, inputs, stride, weights, last_weights, mask, parameters, start, events,
-    rows, lanes, levels, words, meta, folds)`` sums tiles from `start` on and returns where a tile
-    with a bad event begins, or `events`. ``last_weights`` are those of a last tile that is not
-    full. ``lanes`` has `rows` times ``2 LANES`` doubles of room, ``folds`` `rows` times ``FOLDS +
-    1``; levels, words and meta are the accumulator's.
+    ``int64 reduce(kernel, inputs, stride, step, weights, last_weights, mask, parameters, start,
+    events, rows, lanes, levels, words, meta, folds)`` sums tiles from `start` on and returns where
+    a tile with a bad event begins, or `events`. ``last_weights`` are those of a last tile that is
+    not full. ``lanes`` has `rows` times ``2 LANES`` doubles of room, ``folds`` `rows` times ``FOLDS
+    + 1``; levels, words and meta are the accumulator's.
     """
     module = ir.Module()
     add_lanes = _add_lanes(module, _fold(module))
@@ -126,6 +126,7 @@ def driver_text() -> str:
         [
             _KERNEL.as_pointer(),
             _NUMBERS,
+            _WORD,
             _WORD,
             _NUMBERS,
             _NUMBERS,
@@ -141,7 +142,7 @@ def driver_text() -> str:
             _NUMBERS,
         ],
     )
-    kernel, inputs, stride, weights, last, mask, parameters, *others = f.function.args
+    kernel, inputs, stride, step, weights, last, mask, parameters, *others = f.function.args
     start, events, rows, lanes, levels, words, meta, folds = others
     b = f.b
     with f.count(start, events, TILE) as position:
@@ -150,7 +151,7 @@ def driver_text() -> str:
         size = b.select(partial, left, _word(TILE))
         padded = b.and_(b.add(size, _word(LANES - 1)), _word(-LANES))
         stop = b.add(position, padded)
-        tile = [inputs, stride, b.select(partial, last, weights), mask, parameters]
+        tile = [inputs, stride, step, b.select(partial, last, weights), mask, parameters]
         b.call(kernel, [*tile, position, stop, lanes, _word(2 * LANES)])
         good = b.call(add_lanes, [lanes, rows, levels, words, folds])
         with b.if_then(b.not_(good)):

@@ -15,6 +15,7 @@ from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import TILE, Accumulator
 from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
+from laddu_dask.kernels.column_layout import as_rows
 
 BLOCK = TILE
 
@@ -128,19 +129,20 @@ class InterpreterKernel:
     def _rows(
         self, inputs: Rows, start: int, events: int, parameters: Array, weights: Weights
     ) -> Array:
-        block = np.empty((inputs.shape[0], BLOCK), dtype=inputs.dtype)
         stop = min(start + BLOCK, events)
-        block[:, : stop - start] = inputs[:, start:stop]
-        block[:, stop - start :] = inputs[:, stop - 1 : stop]
+        rows = as_rows(inputs, start, stop)
+        block = np.empty((rows.shape[0], BLOCK), dtype=inputs.dtype)
+        block[:, : stop - start] = rows
+        block[:, stop - start :] = rows[:, -1:]
         own = weights
         if isinstance(weights, np.ndarray):
             own = np.zeros(BLOCK)
             own[: stop - start] = weights[start:stop]
         values = run_block(self.program, block, parameters, own)
-        rows = np.empty((self.program.n_outputs, stop - start))
+        out = np.empty((self.program.n_outputs, stop - start))
         for row, output in enumerate(self.program.outputs):
-            rows[row] = values[output][: stop - start]
-        return rows
+            out[row] = values[output][: stop - start]
+        return out
 
     def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
@@ -169,6 +171,10 @@ class InterpreterBackend:
     """Kernels without compilation."""
 
     name = "interpreter"
+
+    def by_vectors(self, columns: int) -> bool:
+        """Never: NumPy works on rows."""
+        return False
 
     def compile(self, program: Program, purpose: Purpose = "map") -> InterpreterKernel:
         """Wrap the program; it is ready for everything."""

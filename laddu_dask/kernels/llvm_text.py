@@ -283,13 +283,14 @@ def _read_from_outside(region: Cold) -> list[int]:
 def event_function(
     module: ModuleText, name: str, ops: OpList, outputs: Sequence[Value], *, reduce: bool
 ) -> None:
-    """Define ``f(inputs, stride, weights, mask, parameters, start, stop, out, out_stride)``.
+    """Define ``f(inputs, stride, step, weights, mask, parameters, start, stop, out, out_stride)``.
 
-    Row j, event i of the inputs is at ``inputs[j * stride + i]``, of floats or doubles as the
-    program reads them; its weight is at ``weights[i & mask]``. ``stop - start`` is a positive
-    multiple of `LANES`. Output row j of event i goes to ``out[j * out_stride + i - start]``. With
-    `reduce` its sum over the events of lane k goes to ``out[j * out_stride + k]``, and the rounding
-    errors of the sums of the first `COMPENSATED` rows follow at ``LANES + k``.
+    Row j of the vector that begins with event i is at ``inputs[j * stride + i / LANES * step]``, of
+    floats or doubles as the program reads them; its weights are at ``weights[i & mask]``. ``start``
+    and ``stop - start`` are multiples of `LANES`, the latter positive. Output row j of event i goes
+    to ``out[j * out_stride + i - start]``. With `reduce` its sum over the events of lane k goes to
+    ``out[j * out_stride + k]``, and the rounding errors of the sums of the first `COMPENSATED` rows
+    follow at ``LANES + k``.
     """
 
     def leaf(printer: Printer, op: Op) -> str:
@@ -301,16 +302,15 @@ def event_function(
             if op.kind == "f":
                 scalar = printer.line(f"fptrunc double {scalar} to float")
             return printer.splat(scalar, op.kind)
-        offset = "%event"
-        if op.data:
-            row = printer.line(f"mul i64 %stride, {op.data}")
-            offset = printer.line(f"add i64 {row}, %event")
-        return printer.load("%in", offset, op.kind)
+        row = printer.line(f"mul i64 %stride, {op.data}")
+        return printer.load("%in", printer.line(f"add i64 {row}, %vector"), op.kind)
 
     p = Printer(module, ops, leaf)
     p.lines.append("  br label %loop")
     p.label("loop")
     head = len(p.lines)
+    p.lines.append(f"  %number = sdiv exact i64 %event, {LANES}")
+    p.lines.append("  %vector = mul i64 %number, %step")
     p.run(ops.body)
     sums = _Sums(p, outputs if reduce else ())
     if not reduce:
@@ -329,8 +329,8 @@ def event_function(
     p.lines.append("  ret void")
     body = "\n".join(p.lines)
     module.functions[name] = (
-        f"define void @{name}(ptr %in, i64 %stride, ptr %weights, i64 %mask, ptr %parameters, "
-        f"i64 %start, i64 %stop, ptr noalias %out, i64 %out_stride) #0 "
+        f"define void @{name}(ptr %in, i64 %stride, i64 %step, ptr %weights, i64 %mask, "
+        f"ptr %parameters, i64 %start, i64 %stop, ptr noalias %out, i64 %out_stride) #0 "
         f"{{\nentry:\n{body}\n}}\n"
     )
 

@@ -45,6 +45,11 @@ class Target:
     features: str
 
     @property
+    def processor(self) -> str:
+        """The processor that will run the code, whatever it is restricted to."""
+        return str(llvm.get_host_cpu_name())
+
+    @property
     def key(self) -> str:
         """Identifies the machine code that is made for this target."""
         return "|".join((self.triple, self.cpu, self.features, *map(str, llvm.llvm_version_info)))

@@ -17,7 +17,7 @@ from laddu_dask.compiler.assumptions import LARGEST, RANGE, SMALLEST
 from laddu_dask.data import Batch, Fragment
 from laddu_dask.data.repack import repack
 from laddu_dask.errors import AssumptionError, DataError
-from laddu_dask.kernels import get_backend, padded
+from laddu_dask.kernels import column_layout, get_backend, padded
 from laddu_dask.runtime.partitions import Partition
 
 Array = npt.NDArray[np.float64]
@@ -34,7 +34,8 @@ class Chunk(NamedTuple):
     events
         Number of events.
     columns
-        Cached columns, shape (n_cached, padded events).
+        Cached columns, shape (n_cached, padded events), or by vectors (see
+        `laddu_dask.kernels.column_layout`).
     weights
         Weights, shape (padded events,), zero in the padding; or 1.0 for events that count the same.
     """
@@ -73,15 +74,15 @@ class Recipe:
         """A prepared partition of the planned kind."""
         if self.storage == "streaming":
             return StreamingPartition(self, partition)
-        width = padded(partition.events)
-        columns, weights = np.empty((self.programs.n_cached, width)), _Weights(width)
+        count = self.programs.n_cached
+        by_vectors = get_backend(self.backend).by_vectors(count)
+        columns = column_layout.empty_columns(count, partition.events, vectors=by_vectors)
+        weights = _Weights(column_layout.capacity(columns))
         done = 0
         for chunk in _prepare_chunks(self, partition):
-            columns[:, done : done + chunk.events] = chunk.columns[:, : chunk.events]
+            column_layout.put(columns, done, chunk.columns, chunk.events)
             weights.add(done, chunk)
             done += chunk.events
-        if done:
-            columns[:, done:] = columns[:, done - 1 : done]
         return ResidentPartition(partition.first_event, done, columns, weights.found)
 
 

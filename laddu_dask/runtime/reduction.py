@@ -35,6 +35,9 @@ Array = npt.NDArray[np.float64]
 SMALLEST_PARTITION = 16384
 #: Partitions per thread: enough to even out threads of different speed.
 PARTITIONS_PER_THREAD = 2
+#: Larger chunks save no time, and what is prepared at once is in memory beside what is kept: 10**6
+#: events in chunks of this length took half the time and half the memory that one chunk took.
+CHUNK_EVENTS = 16 * TILE
 #: Bookkeeping of one prepared chunk.
 FIXED_BYTES = 1024
 
@@ -120,7 +123,7 @@ class Reducer:
                 requests,
                 capacity.budget,
                 policy,
-                self.execution.chunk_events,
+                min(self.execution.chunk_events or CHUNK_EVENTS, CHUNK_EVENTS),
             )
             self._plan = MemoryReport(decisions)
         return self._plan
