@@ -137,16 +137,11 @@ def test_terms_that_share_parameters() -> None:
         assert third.hessian_vector_product(None, []).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    "name", ["two_resonances", "resonances", "k_matrix_fixed", "k_matrix_free", "waves"]
-)
+@pytest.mark.parametrize("name", models.MODELS)
 def test_models_of_the_benchmark(name: str) -> None:
     """K-matrices with free couplings, free masses and widths, many separable waves (AX-17)."""
-    intensity = getattr(models, name)(ld)
-    model = ld.Model(intensity)
-    columns = {
-        key: column for key, column in models.columns(1500, 3).items() if key in model.columns
-    }
+    intensity = models.MODELS[name](ld)
+    columns = models.events(name, 1000, "accepted_mc")
     with likelihood_of(intensity, columns, backend="interpreter", threads=1) as likelihood:
         found = likelihood.hessian()
         n = len(likelihood.parameter_names)
