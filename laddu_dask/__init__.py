@@ -74,7 +74,7 @@ from laddu_dask.physics import (
     spherical_harmonic,
     zlm,
 )
-from laddu_dask.runtime import Execution, Model
+from laddu_dask.runtime import Execution, Model, evaluate_elements
 
 __version__ = version("laddu-dask")
 
@@ -118,6 +118,7 @@ __all__ = [
     "complex",
     "cparameter",
     "dot",
+    "evaluate_elements",
     "f_vector",
     "gottfried_jackson_angles",
     "helicity_angles",

@@ -13,12 +13,20 @@ from laddu_dask.compiler.integral import (
 )
 from laddu_dask.compiler.invariants import Invariants
 from laddu_dask.compiler.layout import ParameterLayout
-from laddu_dask.compiler.model import Candidate, compile_candidates, compile_model, probe_model
+from laddu_dask.compiler.model import (
+    Candidate,
+    compile_candidates,
+    compile_elements,
+    compile_model,
+    probe_model,
+)
+from laddu_dask.compiler.modes import Autodiff
 from laddu_dask.compiler.probe import Probe
 from laddu_dask.compiler.program import Program
 
 __all__ = [
     "Assumptions",
+    "Autodiff",
     "Candidate",
     "CompiledModel",
     "EventCost",
@@ -32,6 +40,7 @@ __all__ = [
     "SeparableIntegral",
     "Transform",
     "compile_candidates",
+    "compile_elements",
     "compile_integral",
     "compile_model",
     "event_cost",

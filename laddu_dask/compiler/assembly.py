@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,10 +11,12 @@ from laddu_dask.compiler import pairs
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.columns import choose_columns
 from laddu_dask.compiler.event_programs import EventPrograms
+from laddu_dask.compiler.excerpt import Excerpt
 from laddu_dask.compiler.invariants import Invariants, split_invariants
 from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lowered import Lowered
+from laddu_dask.compiler.modes import Autodiff, Mode, forward_may_pay, tangent_rows
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
 
@@ -41,12 +44,25 @@ class CompiledModel:
     programs: EventPrograms
 
 
+def modes(lowered: Lowered, transform: Transform, autodiff: Autodiff) -> tuple[Mode, ...]:
+    """The modes of differentiation that come into question for a graph."""
+    if autodiff != "auto":
+        return (autodiff,)
+    g, root = lowered.graph, lowered.root
+    roots = [pairs.re(g, root)]
+    if transform == "complex":
+        roots.append(pairs.im(g, root))
+    may_pay = forward_may_pay(g, roots, boundary(g, roots, PARAMETER))
+    return ("forward", "reverse") if may_pay else ("reverse",)
+
+
 def assemble(
     lowered: Lowered,
     transform: Transform,
     layout: ParameterLayout,
     *,
     load: float | None = None,
+    mode: Mode = "reverse",
 ) -> CompiledModel:
     """Cut the three programs out of a lowered graph.
 
@@ -55,13 +71,34 @@ def assemble(
     """
     graph, accepted = lowered.graph, lowered.accepted
     guarded: set[int] = set()
-    values, reached = _outputs(graph, lowered.root, transform, guarded)
-    # `complex` differentiates two roots; a frontier value that only one of them reads has no
-    # adjoint from the other, which is an exact zero.
-    differentiated = sorted({value for found in reached for value in found})
+    values, reached = _outputs(graph, lowered.root, transform, guarded, mode)
     if accepted is not None:
         nothing = graph.const(math.nan)
         values = [graph.select(accepted, value, nothing) for value in values]
+    return _cut_out(lowered, values, reached, guarded, layout, load)
+
+
+def assemble_values(
+    graph: Graph, roots: Sequence[pairs.Pair], layout: ParameterLayout
+) -> CompiledModel:
+    """Programs of several complex values without derivatives, two rows each."""
+    values = [part(graph, root) for root in roots for part in (pairs.re, pairs.im)]
+    return _cut_out(Lowered(graph, roots[0]), values, [{}], set(), layout, None)
+
+
+def _cut_out(
+    lowered: Lowered,
+    values: Sequence[int],
+    reached: Sequence[Mapping[int, int]],
+    guarded: set[int],
+    layout: ParameterLayout,
+    load: float | None,
+) -> CompiledModel:
+    """The programs that compute value rows, and derivatives by each frontier value per root."""
+    graph = lowered.graph
+    # `complex` differentiates two roots; a frontier value that only one of them reads has no
+    # adjoint from the other, which is an exact zero.
+    differentiated = sorted({value for found in reached for value in found})
     rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
     outputs = [*values, *rows]
     loads = boundary(graph, outputs, PARAMETER)
@@ -91,22 +128,37 @@ def assemble(
         checks=tuple(check.moved(place.__getitem__) for check in checks),
         regrouped=load is not None,
         ranged=() if load is None else tuple(place[value] for value in met),
+        excerpt=Excerpt.of(graph, outputs, inputs, parameters),
     )
     invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
     return CompiledModel(layout, invariants, programs)
 
 
 def _outputs(
-    graph: Graph, root: pairs.Pair, transform: Transform, guarded: set[int]
+    graph: Graph, root: pairs.Pair, transform: Transform, guarded: set[int], mode: Mode
 ) -> tuple[list[int], list[dict[int, int]]]:
-    """Value rows, and for each root that is differentiated its frontier adjoints."""
+    """Value rows, and for each root that is differentiated its derivatives by frontier value."""
     real = pairs.re(graph, root)
+    one = graph.const(1.0)
+    seeded = [(real, one)]
     if transform == "complex":
         imag = pairs.im(graph, root)
-        one = graph.const(1.0)
-        return [real, imag], [adjoints(graph, part, one, guarded) for part in (real, imag)]
-    weight = graph.emit("weight")
-    if transform == "linear":
-        return [graph.mul(weight, real)], [adjoints(graph, real, weight, guarded)]
-    value = graph.mul(weight, graph.call("log", real))
-    return [value], [adjoints(graph, real, graph.div(weight, real), guarded)]
+        seeded.append((imag, one))
+        values = [real, imag]
+    else:
+        weight = graph.emit("weight")
+        if transform == "linear":
+            seeded = [(real, weight)]
+            values = [graph.mul(weight, real)]
+        else:
+            values = [graph.mul(weight, graph.call("log", real))]
+            seeded = [(real, graph.div(weight, real))]
+    # Reverse mode also finds what is differentiated at all.
+    reverse = [adjoints(graph, part, seed, guarded) for part, seed in seeded]
+    if mode == "reverse":
+        return values, reverse
+    frontier = sorted({value for found in reverse for value in found})
+    forward = [tangent_rows(graph, part, frontier, seed) for part, seed in seeded]
+    for backward, found in zip(reverse, forward, strict=True):
+        guarded.update(found[value] for value in found if backward.get(value) in guarded)
+    return values, forward

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from laddu_dask.compiler.assumptions import Check
+from laddu_dask.compiler.excerpt import Curvature, Excerpt, curvature
 from laddu_dask.compiler.program import Program
+from laddu_dask.errors import LadduError
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class EventPrograms:
         parameters must be moderate (see `laddu_dask.compiler.assumptions.is_moderate`).
     ranged
         Rows of `prepare` with these values, whether they are cached or computed again.
+    excerpt
+        `gradient` before it was cut; None where there is nothing to differentiate.
     """
 
     columns: tuple[str, ...]
@@ -43,6 +47,20 @@ class EventPrograms:
     checks: tuple[Check, ...] = ()
     regrouped: bool = False
     ranged: tuple[int, ...] = ()
+    excerpt: Excerpt | None = None
+
+    @cached_property
+    def curvature(self) -> Curvature:
+        """Second derivatives along a direction; made when it is first asked for.
+
+        Raises
+        ------
+        LadduError
+            These programs have no derivative.
+        """
+        if self.excerpt is None:
+            raise LadduError("sums without parameters have no second derivatives")
+        return curvature(self.excerpt, self.value.n_outputs)
 
     @cached_property
     def digest(self) -> str:

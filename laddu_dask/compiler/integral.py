@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -14,14 +15,16 @@ from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property,
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.event_programs import EventPrograms
+from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.grouping import Grouping
-from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run_scalar
+from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run, run_scalar
 from laddu_dask.compiler.ir import EVENT, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.model import compile_term, probe_term
+from laddu_dask.compiler.modes import Autodiff
 from laddu_dask.compiler.normalize import normalize
 from laddu_dask.compiler.probe import Probe, probe
-from laddu_dask.compiler.program import cut
+from laddu_dask.compiler.program import Program, cut
 from laddu_dask.compiler.separable import Product, separate
 from laddu_dask.compiler.specialize import known_values
 from laddu_dask.expr.expression import Expr
@@ -45,6 +48,8 @@ class SeparableIntegral:
         Free parameters of the model.
     guards
         Properties that the guarded values must have.
+    excerpt
+        The gradient before it was cut.
     """
 
     statistics: EventPrograms
@@ -52,6 +57,7 @@ class SeparableIntegral:
     outputs: tuple[int, ...]
     n_parameters: int
     guards: tuple[Property, ...]
+    excerpt: Excerpt
 
     @property
     def n_statistics(self) -> int:
@@ -74,6 +80,16 @@ class SeparableIntegral:
             return None
         return (value, gradient) if np.isfinite(gradient).all() else None
 
+    def curve(self, parameters: Vector, statistics: Vector, direction: Vector) -> Vector:
+        """Product of the matrix of second derivatives with a direction."""
+        inputs = [*parameters.tolist(), *statistics.tolist(), *direction.tolist()]
+        return run(self._curve, inputs)
+
+    @cached_property
+    def _curve(self) -> Program:
+        n = self.n_parameters
+        return scalar_tangents(self.excerpt, n + self.n_statistics, n)
+
 
 @dataclass(frozen=True)
 class IntegralForm:
@@ -83,15 +99,19 @@ class IntegralForm:
     residual: CompiledModel | None
 
 
-def compile_integral(expr: Expr, assumptions: Assumptions, *, load: float = LOAD) -> IntegralForm:
+def compile_integral(
+    expr: Expr, assumptions: Assumptions, autodiff: Autodiff = "auto", *, load: float = LOAD
+) -> IntegralForm:
     """Separate what can be integrated once from what needs every event in every evaluation.
 
-    `load` is the cost of a column for the latter; see `compile_model`.
+    `autodiff` and `load` are about the latter; see `compile_model`.
     """
     layout = ParameterLayout.of(expr.node)
     algebra, root = normalize(expr.node, assumptions)
     products, rest = separate(algebra, root)
-    residual = None if rest is None else compile_term(algebra, rest, "linear", layout, load=load)
+    residual = (
+        None if rest is None else compile_term(algebra, rest, "linear", layout, autodiff, load=load)
+    )
     if not products:
         return IntegralForm(None, residual)
     grouping, factors, events = _lowered(algebra, products)
@@ -125,14 +145,15 @@ def compile_integral(expr: Expr, assumptions: Assumptions, *, load: float = LOAD
         (row[value], product.factor * number) if number else None
         for product, (value, number) in zip(products, uses, strict=True)
     ]
-    instructions, outputs = _scalar_program(g, factors, places, guards, layout)
+    scalar, excerpt = _scalar_program(g, factors, places, guards, layout)
     return IntegralForm(
         SeparableIntegral(
             programs,
-            instructions,
-            outputs,
+            scalar.instructions,
+            scalar.outputs,
             len(layout.names),
             tuple(guard.property for guard in guards),
+            excerpt,
         ),
         residual,
     )
@@ -197,7 +218,7 @@ def _scalar_program(
     places: Sequence[tuple[int, float] | None],
     guards: Sequence[Guard],
     layout: ParameterLayout,
-) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
+) -> tuple[Program, Excerpt]:
     """``sum number P_k S_k`` with its gradient, from parameters and statistics.
 
     `places` has the statistic and the number of each factor, or None for one that is not needed.
@@ -222,5 +243,4 @@ def _scalar_program(
     }
     parameters = list(dict.fromkeys(renamed[factor] for factor in factors))
     outputs = [total, size, *gradient, *guarded_values, *parameters]
-    program = cut(scalar, outputs, {}, leaves)
-    return program.instructions, program.outputs
+    return cut(scalar, outputs, {}, leaves), Excerpt.of(scalar, gradient, {}, leaves)

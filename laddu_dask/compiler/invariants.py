@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from laddu_dask.compiler.assumptions import Guard, Property, is_moderate
+from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction, Region
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.program import cut
+from laddu_dask.compiler.program import Program, cut
 from laddu_dask.compiler.reverse import adjoints
 
 
@@ -143,6 +145,8 @@ class Invariants:
         Free parameters of the model, those without influence included.
     n_adjoints
         Frontier values that are differentiated; they are the first of the frontier.
+    excerpts
+        `forward` without guards, and `pullback`, before they were cut.
     guards
         Properties that the last outputs of `forward` must have.
     """
@@ -151,6 +155,7 @@ class Invariants:
     pullback: tuple[tuple[Instruction, ...], tuple[int, ...]]
     n_parameters: int
     n_adjoints: int
+    excerpts: tuple[Excerpt, Excerpt]
     guards: tuple[Property, ...] = ()
 
     @property
@@ -189,6 +194,38 @@ class Invariants:
             self.gradient(parameters, unit) for unit in np.eye(self.n_adjoints, dtype=np.float64)
         ]
         return np.array(rows, dtype=np.float64).reshape(self.n_adjoints, self.n_parameters)
+
+    def pushforward(self, parameters: Vector, direction: Vector) -> Vector:
+        """Tangents of all frontier values along a direction of the parameters.
+
+        Also of those that have no adjoint of their own: they are made of others that have one.
+        """
+        return run(self._tangents, [*parameters.tolist(), *direction.tolist()])
+
+    def second_pullback(
+        self, parameters: Vector, direction: Vector, adjoints: Vector, tangents: Vector
+    ) -> Vector:
+        """Derivative of `gradient` along a direction, given the adjoints and their tangents.
+
+        That is a column of the Hessian when the direction is a unit vector: the curvature of the
+        frontier counts, and the change of the adjoints.
+        """
+        parts = (parameters, adjoints, direction, tangents)
+        return run(self._second_pullback, [x for part in parts for x in part.tolist()])
+
+    @cached_property
+    def _tangents(self) -> Program:
+        return scalar_tangents(self.excerpts[0], self.n_parameters, self.n_parameters)
+
+    @cached_property
+    def _second_pullback(self) -> Program:
+        n = self.n_parameters + self.n_adjoints
+        return scalar_tangents(self.excerpts[1], n, n)
+
+
+def run(program: Program, inputs: list[float]) -> Vector:
+    """Outputs of a program without events."""
+    return np.array(run_scalar(program.instructions, inputs, program.outputs), dtype=np.float64)
 
 
 def holds(assumed: Property, value: float) -> bool:
@@ -257,6 +294,10 @@ def split_invariants(
         (back.instructions, back.outputs),
         len(names),
         n_adjoints,
+        (
+            Excerpt.of(graph, frontier, {}, leaves),
+            Excerpt.of(scalar, outputs, {}, inputs),
+        ),
         tuple(guard.property for guard in guards),
     )
 

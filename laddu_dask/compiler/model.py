@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from laddu_dask.compiler.algebra import Algebra, Term
-from laddu_dask.compiler.assembly import CompiledModel, Transform, assemble
+from laddu_dask.compiler.assembly import (
+    CompiledModel,
+    Transform,
+    assemble,
+    assemble_values,
+    modes,
+)
 from laddu_dask.compiler.assumptions import Assumptions
 from laddu_dask.compiler.cost import LOAD, cost
 from laddu_dask.compiler.forms import regrouped_forms
@@ -14,6 +20,7 @@ from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lower import lower
 from laddu_dask.compiler.lowered import Lowered
+from laddu_dask.compiler.modes import Autodiff, Mode
 from laddu_dask.compiler.normalize import normalize
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.specialize import event_values
@@ -33,17 +40,21 @@ class Candidate:
         The form, compiled.
     cost
         Estimate that decides, in nanoseconds per event; see `laddu_dask.compiler.cost`.
+    mode
+        How it is differentiated.
     """
 
     name: str
     model: CompiledModel
     cost: float
+    mode: Mode
 
 
 def compile_model(
     expr: Expr,
     transform: Transform,
     assumptions: Assumptions | None = None,
+    autodiff: Autodiff = "auto",
     *,
     load: float = LOAD,
 ) -> CompiledModel:
@@ -59,6 +70,8 @@ def compile_model(
         None: operations are those of the written form, in its order. Otherwise they are regrouped
         so that little is left inside the event loop, and event values are taken to have the
         assumed properties; the cheapest of several forms is chosen.
+    autodiff
+        How the value is differentiated.
     load
         Cost of a cached column in nanoseconds per event. A larger one saves memory: more values are
         computed again from fewer columns. No result depends on it.
@@ -77,9 +90,15 @@ def compile_model(
     layout = ParameterLayout.of(expr.node)
     if assumptions is None:
         graph, (root,) = lower(expr.node)
-        return assemble(Lowered(graph, root), transform, layout)
+        return _cheapest("as written", Lowered(graph, root), transform, layout, autodiff).model
     algebra, term = normalize(expr.node, assumptions)
-    return compile_term(algebra, term, transform, layout, load=load)
+    return compile_term(algebra, term, transform, layout, autodiff, load=load)
+
+
+def compile_elements(expr: Expr) -> CompiledModel:
+    """Values of all elements of a vector or matrix, as written: two rows each, row-major."""
+    graph, elements = lower(expr.node)
+    return assemble_values(graph, elements, ParameterLayout.of(expr.node))
 
 
 def compile_term(
@@ -87,6 +106,7 @@ def compile_term(
     term: Term,
     transform: Transform,
     layout: ParameterLayout,
+    autodiff: Autodiff = "auto",
     *,
     load: float = LOAD,
 ) -> CompiledModel:
@@ -95,11 +115,11 @@ def compile_term(
     The choice does not depend on `load`, or bits would.
     """
     forms = regrouped_forms(algebra, term)
-    candidates = _ranked(forms, transform, layout)
+    candidates = _ranked(forms, transform, layout, autodiff)
     best = min(candidates, key=lambda candidate: candidate.cost)
     if load == LOAD:
         return best.model
-    return assemble(forms[best.name], transform, layout, load=load)
+    return assemble(forms[best.name], transform, layout, load=load, mode=best.mode)
 
 
 def compile_candidates(
@@ -107,7 +127,7 @@ def compile_candidates(
 ) -> list[Candidate]:
     """Every form that was considered, to explain the choice; `compile_model` takes the cheapest."""
     layout = ParameterLayout.of(expr.node)
-    return _ranked(regrouped_forms(*normalize(expr.node, assumptions)), transform, layout)
+    return _ranked(regrouped_forms(*normalize(expr.node, assumptions)), transform, layout, "auto")
 
 
 def probe_term(algebra: Algebra, term: Term) -> list[tuple[Graph, list[int]]]:
@@ -121,10 +141,29 @@ def probe_model(expr: Expr, assumptions: Assumptions) -> Probe:
 
 
 def _ranked(
-    forms: Mapping[str, Lowered], transform: Transform, layout: ParameterLayout
+    forms: Mapping[str, Lowered],
+    transform: Transform,
+    layout: ParameterLayout,
+    autodiff: Autodiff,
 ) -> list[Candidate]:
+    return [
+        _cheapest(name, form, transform, layout, autodiff, load=LOAD)
+        for name, form in forms.items()
+    ]
+
+
+def _cheapest(
+    name: str,
+    form: Lowered,
+    transform: Transform,
+    layout: ParameterLayout,
+    autodiff: Autodiff,
+    *,
+    load: float | None = None,
+) -> Candidate:
+    """A form with the cheapest mode of differentiation, forward mode in a draw."""
     candidates = []
-    for name, form in forms.items():
-        model = assemble(form, transform, layout, load=LOAD)
-        candidates.append(Candidate(name, model, cost(model.programs)))
-    return candidates
+    for mode in modes(form, transform, autodiff):
+        model = assemble(form, transform, layout, load=load, mode=mode)
+        candidates.append(Candidate(name, model, cost(model.programs), mode))
+    return min(candidates, key=lambda candidate: candidate.cost)

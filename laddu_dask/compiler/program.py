@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from laddu_dask.compiler import branches
 from laddu_dask.compiler.complex_functions import expand
 from laddu_dask.compiler.ir import (
     ARITY,
@@ -180,7 +181,7 @@ def cut(
         done[value] = g.emit("input", payload=str(row))
     for value, index in parameters.items():
         done[value] = g.emit("parameter", payload=str(index))
-    needed = _needed(graph, outputs, done)
+    needed = to_compute(graph, outputs, done)
     last = last_unknowns(graph, needed)
     for index in needed:
         op, args, payload = graph.ops[index]
@@ -189,6 +190,8 @@ def cut(
             done[index] = g.emit("input", payload=str(weight_row))
         elif op in COMPLEX:
             done[index] = expand(g, op, *operands)
+        elif op == branches.REACHED:
+            done[index] = branches.expand(g, operands)
         elif op in SYSTEMS:
             done[index] = systems.value(op, operands, payload, last[args[: 2 * order(args) ** 2]])
         else:
@@ -206,13 +209,14 @@ def cut(
     return program
 
 
-def _needed(graph: Graph, outputs: Sequence[int], available: Mapping[int, int]) -> list[int]:
-    needed: set[int] = set()
+def to_compute(graph: Graph, outputs: Sequence[int], available: Mapping[int, int]) -> list[int]:
+    """What must be computed for the outputs when some values are available, ascending."""
+    found: set[int] = set()
     stack = [output for output in outputs if output not in available]
     while stack:
         index = stack.pop()
-        if index in needed:
+        if index in found:
             continue
-        needed.add(index)
+        found.add(index)
         stack.extend(arg for arg in graph.ops[index][1] if arg not in available)
-    return sorted(needed)
+    return sorted(found)

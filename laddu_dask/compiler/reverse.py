@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from laddu_dask.compiler import systems
+from laddu_dask.compiler import branches, systems
 from laddu_dask.compiler.complex_functions import jacobian
 from laddu_dask.compiler.ir import COMPLEX, PARAMETER, Graph
 
@@ -85,14 +85,14 @@ Factor = int | _Chosen
 
 
 def _scale(g: Graph, adjoint: int, factor: Factor, guarded: set[int]) -> int:
-    zero = g.const(0.0)
     if isinstance(factor, _Chosen):
+        zero = g.const(0.0)
         pair = (adjoint, zero) if factor.taken else (zero, adjoint)
         return g.select(factor.condition, *pair)
     product = g.mul(adjoint, factor)
     if adjoint in guarded and product != adjoint and g.literal(factor) is None:
         # The branch not taken has adjoint zero and perhaps an infinite slope: 0 * inf must be 0.
-        return g.select(g.emit("eq", adjoint, zero), zero, product)
+        return branches.reached(g, product, [adjoint])
     return product
 
 

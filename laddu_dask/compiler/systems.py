@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from laddu_dask.compiler import elimination, pairs
+from laddu_dask.compiler import branches, elimination, pairs
 from laddu_dask.compiler.ir import PARAMETER, Graph
 from laddu_dask.compiler.pairs import Pair
 
@@ -113,15 +113,11 @@ def pull_back(g: Graph, seeds: Mapping[int, int], *, lenient: bool) -> Iterator[
     matrix, rhs = system[: n * n], system[n * n :]
     solution = _solution(g, "solve", args)
     adjoint = _solution(g, "solve_adjoint", (*args[: 2 * n * n], *parts))
-    untaken: int | None = None
-    for seed in dict.fromkeys(seeds.values()) if lenient else ():
-        condition = g.emit("eq", seed, zero)
-        untaken = condition if untaken is None else g.emit("and", untaken, condition)
 
     def reached(entry: Pair, value: Pair) -> Iterator[tuple[int, int]]:
         for operand, part in zip(entry, value, strict=True):
             if operand is not None and part is not None and g.kinds[operand] & PARAMETER:
-                yield operand, part if untaken is None else g.select(untaken, zero, part)
+                yield operand, branches.reached(g, part, seeds.values()) if lenient else part
 
     for k, entry in enumerate(rhs):
         yield from reached(entry, adjoint[k])
@@ -131,6 +127,34 @@ def pull_back(g: Graph, seeds: Mapping[int, int], *, lenient: bool) -> Iterator[
             if any(part is not None and g.kinds[part] & PARAMETER for part in entry):
                 product = pairs.mul(g, adjoint[row], pairs.conj(g, solution[column]))
                 yield from reached(entry, pairs.neg(g, product))
+
+
+def push_forward(
+    g: Graph, op: str, args: tuple[int, ...], tangents: Mapping[int, int]
+) -> dict[int, int]:
+    """Tangents of all parts of a solution, from those of the operands that have one.
+
+    ``A x = b`` gives ``dx = A^-1 (db - dA x)``, and ``A^H y = c`` gives
+    ``dy = A^-H (dc - dA^H y)``: systems with the same matrix, so that they share its factorisation.
+    """
+    n = order(args)
+    moved = [
+        Pair(*(tangents.get(part) for part in args[i : i + 2])) for i in range(0, len(args), 2)
+    ]
+    solution = _solution(g, op, args)
+    rhs: list[int] = []
+    for k in range(n):
+        total = moved[n * n + k]
+        for j in range(n):
+            change = moved[k * n + j] if op == "solve" else pairs.conj(g, moved[j * n + k])
+            total = pairs.sub(g, total, pairs.mul(g, change, solution[j]))
+        rhs += [pairs.re(g, total), pairs.im(g, total)]
+    found: dict[int, int] = {}
+    for entry, tangent in zip(solution, _solution(g, op, (*args[: 2 * n * n], *rhs)), strict=True):
+        for part, value in zip(entry, tangent, strict=True):
+            if part is not None and value is not None:
+                found[part] = value
+    return found
 
 
 def last_unknowns(g: Graph, needed: Iterable[int]) -> dict[tuple[int, ...], set[int]]:

@@ -15,7 +15,7 @@ from laddu_dask.fit.minimize import minimize
 from laddu_dask.fit.objective import F64, Objective, Parameter, free_parameters
 from laddu_dask.fit.progress import Progress, RichProgress, choose_progress
 from laddu_dask.fit.result import FitResult
-from laddu_dask.fit.runaway import runaways
+from laddu_dask.fit.runaway import faded, runaways
 from laddu_dask.fit.scaling import sizes
 from laddu_dask.fit.start import Initial, start_point, usable_start
 
@@ -126,8 +126,10 @@ def _minimum(evaluator: Evaluator, parameters: tuple[Parameter, ...], box: Box, 
         # infinite or undefined numbers is "not converged".
         with np.errstate(over="ignore", invalid="ignore"):
             found = minimize(evaluator, parameters, box, begin)
-            verdict = judge(found, box, names)
-            away = runaways(
+            idle = found.free_spectrum(np.ones(len(names), dtype=bool)).idle
+            away = faded(evaluator, box, begin, found.point, found.value, idle)
+            verdict = judge(found, box, names, away)
+            away |= runaways(
                 evaluator,
                 parameters,
                 box,

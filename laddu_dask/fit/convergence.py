@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def judge(found: Polished, box: Box, names: tuple[str, ...]) -> Verdict:
+def judge(found: Polished, box: Box, names: tuple[str, ...], away: Mask) -> Verdict:
     """Judge the end point of a minimisation.
 
     Parameters
@@ -60,9 +60,11 @@ def judge(found: Polished, box: Box, names: tuple[str, ...]) -> Verdict:
         Limits of the parameters.
     names
         Names of the parameters.
+    away
+        Those known to have run away, which are left out here; see `without_runaways`.
     """
     held = box.blocked(found.point, found.gradient)
-    free = ~held
+    free = ~held & ~away
     free_names = tuple(name for name, is_free in zip(names, free, strict=True) if is_free)
     spectrum = found.free_spectrum(free)
     edm = spectrum.distance(found.gradient[free])

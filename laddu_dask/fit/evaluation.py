@@ -16,7 +16,7 @@ import numpy as np
 
 from laddu_dask.errors import EvaluationError
 from laddu_dask.fit.bounds import Box
-from laddu_dask.fit.objective import F64, Objective, free_parameters
+from laddu_dask.fit.objective import F64, Objective, TwiceDifferentiable, free_parameters
 from laddu_dask.fit.progress import Progress, ProgressState, quiet
 
 # A line search of MIGRAD asks for the gradient at one of its last few points.
@@ -133,6 +133,23 @@ class Evaluator:
         """Return the gradient at `point`; NaN where there is none."""
         return self.value_and_gradient(point)[1]
 
+    def hessian(self, point: F64) -> F64 | None:
+        """Return the exact Hessian at `point`, or None when the objective does not know it.
+
+        Counts as one evaluation: it is one pass over the data.
+
+        Raises
+        ------
+        EvaluationError
+            There is none at `point`.
+        """
+        if not isinstance(self._objective, TwiceDifferentiable):
+            return None
+        self._take_one()
+        matrix = np.array(self._objective.hessian(self._box.wrap(point).copy()), dtype=np.float64)
+        self._progress(self.state())
+        return matrix
+
     def state(self) -> ProgressState:
         """Return what progress displays show."""
         seconds = self.seconds
@@ -166,10 +183,8 @@ class Evaluator:
             error = EvaluationError(f"parameter {', '.join(away)} has run away", names=away)
             self.last_failure = Failure(self._named(at), error)
             return _Known(math.inf, None)
-        if self._limit is not None and self.n_evaluations >= self._limit:
-            raise EvaluationLimit
         gradient: F64 | None = None
-        self.n_evaluations += 1
+        self._take_one()
         try:
             # A copy, so that an objective that keeps or changes its argument cannot reach ours.
             if with_gradient:
@@ -184,6 +199,11 @@ class Evaluator:
             self.last_failure = Failure(self._named(at), error)
             return _Known(math.inf, None)
         return _Known(value, gradient)
+
+    def _take_one(self) -> None:
+        if self._limit is not None and self.n_evaluations >= self._limit:
+            raise EvaluationLimit
+        self.n_evaluations += 1
 
     def _check(self, at: F64, value: float, gradient: F64 | None) -> None:
         if not math.isfinite(value):

@@ -1,8 +1,9 @@
-"""Second derivatives as differences of the exact gradient.
+"""Second derivatives at a point: those the objective knows, or differences of its gradient.
 
-The gradient of the likelihood is exact to rounding, so one order of differentiation is left to do
-numerically. Steps follow the curvature itself: a coarse pass finds the standard deviation of each
-parameter, a fine pass uses fourth-order differences with steps of a fixed fraction of it.
+A likelihood knows its Hessian. For other objectives the gradient is exact to rounding, so one order
+of differentiation is left to do numerically. Steps follow the curvature itself: a coarse pass finds
+the standard deviation of each parameter, a fine pass uses fourth-order differences with steps of a
+fixed fraction of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from laddu_dask.errors import EvaluationError
 from laddu_dask.fit.bounds import Box, Mask
+from laddu_dask.fit.evaluation import Evaluator
 from laddu_dask.fit.objective import F64, Objective, free_parameters
 from laddu_dask.fit.scaling import units, widest
 
@@ -58,8 +60,9 @@ class Curvature(NamedTuple):
 def hessian(objective: Objective, point: F64) -> F64:
     """Return the Hessian of -2 ln L by the free parameters at `point`, shape (n, n), symmetric.
 
-    Takes six to about fourteen gradients per parameter. Central differences inside the bounds,
-    one-sided ones beside a bound or beside a region where the intensity is not positive.
+    By differences, whatever the objective knows: an independent check. Takes six to about fourteen
+    gradients per parameter. Central differences inside the bounds, one-sided ones beside a bound or
+    beside a region where the intensity is not positive.
 
     Raises
     ------
@@ -76,6 +79,30 @@ def hessian(objective: Objective, point: F64) -> F64:
     box = Box.of(parameters)
     sigma = coarse(gradient, at, box, guess, widest(parameters, guess, at))[1]
     return fine(gradient, at, box, sigma).matrix
+
+
+def near(
+    evaluator: Evaluator, point: F64, box: Box, guess: F64, largest: F64
+) -> tuple[Curvature, F64]:
+    """Return a Hessian good enough to walk by, and each parameter's standard deviation.
+
+    Exact when the objective knows it, which needs no room inside the bounds, else `coarse`.
+    """
+    matrix = evaluator.hessian(point)
+    if matrix is None:
+        return coarse(evaluator.gradient, point, box, guess, largest)
+    bend = np.abs(np.diag(matrix))
+    with np.errstate(divide="ignore"):
+        sigma = np.minimum(np.sqrt(2.0 / bend), largest)
+    return Curvature(matrix, 0.0), sigma
+
+
+def best(evaluator: Evaluator, point: F64, box: Box, sigma: F64) -> Curvature:
+    """Return the best Hessian there is: exact, else `fine`."""
+    matrix = evaluator.hessian(point)
+    if matrix is None:
+        return fine(evaluator.gradient, point, box, sigma)
+    return Curvature(matrix, 0.0)
 
 
 def coarse(

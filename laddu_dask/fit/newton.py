@@ -14,7 +14,7 @@ import numpy as np
 
 from laddu_dask.fit.bounds import Box, Mask
 from laddu_dask.fit.evaluation import Evaluator, rounding
-from laddu_dask.fit.hessian import Curvature, coarse, fine
+from laddu_dask.fit.hessian import Curvature, best, near
 from laddu_dask.fit.objective import F64
 from laddu_dask.fit.spectrum import Spectrum
 
@@ -35,9 +35,9 @@ class Polished(NamedTuple):
     point, value, gradient
         The last accepted point.
     curvature
-        Hessian there by fourth-order differences, of all parameters.
+        Hessian there, of all parameters: exact, or by fourth-order differences.
     sigma
-        Each parameter's own standard deviation sqrt(2 / |H_ii|), from the coarse pass.
+        Each parameter's own standard deviation sqrt(2 / |H_ii|), from the last walk.
     widest
         Largest standard deviation that counts as known.
     """
@@ -73,13 +73,13 @@ def polish(evaluator: Evaluator, start: F64, box: Box, guess: F64, widest: F64) 
     A step is taken when it lowers the objective by more than its rounding error, or keeps it
     within that error and shortens the gradient in the metric of the Hessian. A Hessian serves
     several steps as long as each shortens the distance clearly; only when they stall is it
-    measured again, by the coarse formula. The returned one is measured at the end.
+    measured again, by the cheap formula. The returned one is measured at the end.
     """
     walk = _Walk(evaluator, start, box, widest)
     sigma = guess
     for _ in range(_ROUNDS):
         evaluator.stage = "hessian"
-        curvature, sigma = coarse(evaluator.gradient, walk.point, box, sigma, widest)
+        curvature, sigma = near(evaluator, walk.point, box, sigma, widest)
         evaluator.stage = "newton"
         before = walk.value
         distance = walk.follow(curvature)
@@ -87,14 +87,14 @@ def polish(evaluator: Evaluator, start: F64, box: Box, guess: F64, widest: F64) 
         if distance <= _CLOSE or stuck:
             break
     evaluator.stage = "hessian"
-    curvature = fine(evaluator.gradient, walk.point, box, sigma)
+    curvature = best(evaluator, walk.point, box, sigma)
     if walk.distance(curvature) > _EXACT:
         evaluator.stage = "newton"
         before = walk.distance(curvature)
         walk.follow(curvature)
         if before > _CLOSE:
             evaluator.stage = "hessian"
-            curvature = fine(evaluator.gradient, walk.point, box, sigma)
+            curvature = best(evaluator, walk.point, box, sigma)
     return Polished(walk.point, walk.value, walk.gradient, curvature, sigma, widest)
 
 

@@ -8,7 +8,7 @@ tests provide closed forms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,17 @@ class Objective(Protocol):
 
     def value_and_gradient(self, p: F64, /) -> tuple[float, F64]:
         """Return the objective and its derivatives by each free parameter, shape (n_free,)."""
+
+
+@runtime_checkable
+class TwiceDifferentiable(Protocol):
+    """An objective that knows its second derivatives."""
+
+    def hessian(self, p: F64, /) -> F64:
+        """Return the exact Hessian at `p`, shape (n_free, n_free), symmetric.
+
+        Raises `EvaluationError` where there is none.
+        """
 
 
 def free_parameters(objective: Objective) -> tuple[Parameter, ...]:

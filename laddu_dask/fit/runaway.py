@@ -83,6 +83,36 @@ def runaways(
     return found
 
 
+def faded(evaluator: Evaluator, box: Box, start: F64, point: F64, value: float, idle: Mask) -> Mask:
+    """Return which parameters have lost all influence on the way, shape (n,).
+
+    Parameters
+    ----------
+    evaluator
+        The objective; asked once for each idle parameter.
+    box
+        Limits.
+    start
+        Where the fit began, shape (n,).
+    point, value
+        Where it ended, and the objective there.
+    idle
+        Parameters without curvature at the end.
+
+    Notes
+    -----
+    One that never had any influence can go back to its start at no cost; one that has run to where
+    it has none cannot.
+    """
+    found = np.zeros(len(point), dtype=bool)
+    at_limit = (point <= box.lower) | (point >= box.upper)
+    for i in np.flatnonzero(idle & ~at_limit):
+        back = point.copy()
+        back[i] = start[i]
+        found[i] = evaluator.probe(back) - value > 100 * rounding(value)
+    return found
+
+
 def _size(parameter: Parameter, start: float, value: float) -> float:
     """The largest error that needs no test."""
     low, high = parameter.bounds or (None, None)

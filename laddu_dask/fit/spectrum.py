@@ -37,12 +37,15 @@ class Spectrum:
         Orthonormal columns in natural units, shape (n, n).
     tolerance
         Eigenvalues of smaller magnitude are zero as far as can be known.
+    idle
+        Which parameters have no curvature of their own that counts, shape (n,).
     """
 
     weight: F64
     eigenvalues: F64
     vectors: F64
     tolerance: float
+    idle: Mask
 
     @classmethod
     def of(cls, curvature: Curvature, value: float, widest: F64) -> Spectrum:
@@ -77,7 +80,7 @@ class Spectrum:
                 "because the objective falls without end"
             )
         eigenvalues, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
-        return cls(weight, eigenvalues, vectors, tolerance)
+        return cls(weight, eigenvalues, vectors, tolerance, own <= floor)
 
     @property
     def flat(self) -> Mask:

@@ -200,12 +200,17 @@ class Accumulator:
         parts = (self.meta, self.levels, self.words)
         return struct.pack("<q", len(self)) + b"".join(p.astype("<i8").tobytes() for p in parts)
 
+    @staticmethod
+    def record_bytes(size: int) -> int:
+        """Length of the record of `size` sums."""
+        return 8 * (3 + size * (1 + 2 * FOLDS))
+
     @classmethod
     def from_bytes(cls, record: bytes) -> Accumulator:
         """Inverse of `to_bytes`."""
         numbers = np.frombuffer(record, dtype="<i8").astype(np.int64)
         size = int(numbers[0])
-        if len(numbers) != 3 + size * (1 + 2 * FOLDS):
+        if len(record) != cls.record_bytes(size):
             raise LadduError(f"accumulator record of {len(record)} bytes does not hold {size} sums")
         self = cls(size)
         self.meta = numbers[1:3].copy()

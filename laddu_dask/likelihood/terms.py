@@ -94,6 +94,10 @@ class UnbinnedTerm(ABC):
     def integral_slope(self, integral: float, yield_: float) -> float:
         """Derivative of the objective with respect to S."""
 
+    @abstractmethod
+    def integral_curvature(self, integral: float, yield_: float) -> float:
+        """Second derivative of the objective with respect to S."""
+
     def check_integral(self, integral: float) -> None:
         """Refuse a normalisation integral that is not positive."""
         if not integral > 0 or math.isinf(integral):
@@ -121,6 +125,10 @@ class NLL(UnbinnedTerm):
         """``2 N / S``."""
         return 2.0 * yield_ / integral
 
+    def integral_curvature(self, integral: float, yield_: float) -> float:
+        """``-2 N / S**2``."""
+        return -2.0 * yield_ / integral / integral
+
 
 @dataclass(frozen=True)
 class ExtendedNLL(UnbinnedTerm):
@@ -135,3 +143,7 @@ class ExtendedNLL(UnbinnedTerm):
     def integral_slope(self, integral: float, yield_: float) -> float:
         """2, whatever S is."""
         return 2.0
+
+    def integral_curvature(self, integral: float, yield_: float) -> float:
+        """0: the objective is linear in S."""
+        return 0.0

@@ -3,7 +3,15 @@
 from laddu_dask.runtime.adaptive import AdaptiveReducer
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.forms import ModelPass
-from laddu_dask.runtime.model import Model
+from laddu_dask.runtime.model import Model, evaluate_elements
 from laddu_dask.runtime.reduction import Pass, Reducer
 
-__all__ = ["AdaptiveReducer", "Execution", "Model", "ModelPass", "Pass", "Reducer"]
+__all__ = [
+    "AdaptiveReducer",
+    "Execution",
+    "Model",
+    "ModelPass",
+    "Pass",
+    "Reducer",
+    "evaluate_elements",
+]

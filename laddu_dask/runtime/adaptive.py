@@ -25,7 +25,14 @@ from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import Decision, MemoryReport
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.first_events import first_events, with_facts
-from laddu_dask.runtime.forms import ModelPass, PassForm, PassSum, choose_form
+from laddu_dask.runtime.forms import (
+    ModelPass,
+    PassForm,
+    PassSum,
+    choose_form,
+    curvature_frontiers,
+    frontier_of,
+)
 from laddu_dask.runtime.payload import Mode
 from laddu_dask.runtime.reduction import Pass, Reducer
 from laddu_dask.runtime.worker_info import WorkerInfo
@@ -69,6 +76,7 @@ class AdaptiveReducer:
         return choose_form(
             self.passes[index],
             self._assumptions[index],
+            self.execution.autodiff,
             separate=self._separates[index],
             verify=self.execution.normalization == "verify",
             load=self._load,
@@ -181,14 +189,105 @@ class AdaptiveReducer:
         parameters
             Free parameters of the model of each pass.
         """
-        found = self._under_valid_assumptions(lambda: self._reduce(mode, parameters))
-        return self.reduce_written(mode, parameters) if found is None else found
+        (found,) = self.reduce_many(mode, [parameters])
+        return found
 
-    def _reduce(self, mode: Mode, parameters: Sequence[Array]) -> list[PassSum] | None:
+    def reduce_many(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum]]:
+        """The same at several points, which share one pass over the events.
+
+        Bit for bit what each would give by itself: a point whose guards do not hold is evaluated in
+        the written form, and only that one.
+        """
+        found = self._under_valid_assumptions(lambda: self._reduce(mode, points))
+        left = [point for point, sums in zip(points, found, strict=True) if sums is None]
+        written = iter(self.reduce_written(mode, left) if left else ())
+        return [next(written) if sums is None else sums for sums in found]
+
+    def _reduce(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum] | None]:
+        """None for a point where a guard does not hold."""
+        self._integrate()
+        ready: dict[int, tuple[list[PassSum | None], list[Array]]] = {}
+        for k, parameters in enumerate(points):
+            parts = self._separable_parts(parameters, mode)
+            frontiers = [
+                frontier
+                for model, values in self._per_event(parameters)
+                if (frontier := frontier_of(model, values)) is not None
+            ]
+            if parts is not None and len(frontiers) == len(self.reducer.passes):
+                ready[k] = parts, frontiers
+        result: list[list[PassSum] | None] = [None for _ in points]
+        if ready:
+            each = zip(*(frontiers for _, frontiers in ready.values()), strict=True)
+            sums = self.reducer.reduce_many(mode, [np.stack(rows) for rows in each])
+            for position, (k, (parts, _)) in enumerate(ready.items()):
+                own = [
+                    PassSum.of(total[position], model, values, mode)
+                    for total, (model, values) in zip(sums, self._per_event(points[k]), strict=True)
+                ]
+                result[k] = self._joined(own, parts)
+        return result
+
+    def curve(self, parameters: Sequence[Array], directions: Sequence[Array]) -> list[PassSum]:
+        """Sum, derivative, and second derivatives along directions, of every pass.
+
+        Parameters
+        ----------
+        parameters
+            Free parameters of the model of each pass.
+        directions
+            Directions for each pass, shape (directions, parameters), at least one; all share one
+            pass over the events.
+        """
+        found = self._under_valid_assumptions(lambda: self._curve(parameters, directions))
+        return self.curve_written(parameters, directions) if found is None else found
+
+    def _curve(
+        self, parameters: Sequence[Array], directions: Sequence[Array]
+    ) -> list[PassSum] | None:
         """None where a guard does not hold."""
         self._integrate()
-        separable: list[PassSum | None] = []
-        frontiers: list[Array] = []
+        parts = self._separable_parts(parameters, "gradient")
+        if parts is None:
+            return None
+        models = self._per_event(parameters)
+        along = [
+            rows for form, rows in zip(self._forms, directions, strict=True) for _ in form.per_event
+        ]
+        frontiers = []
+        for (model, values), rows in zip(models, along, strict=True):
+            found = curvature_frontiers(model, values, rows)
+            if found is None:
+                return None
+            frontiers.append(found)
+        sums = self.reducer.reduce_many("curvature", frontiers)
+        own = [
+            PassSum.curved_along(total, model, values, rows)
+            for total, (model, values), rows in zip(sums, models, along, strict=True)
+        ]
+        for index, (form, part) in enumerate(zip(self._forms, parts, strict=True)):
+            statistics = self._statistics[index]
+            if part is not None and form.separable is not None and statistics is not None:
+                curved = [
+                    form.separable.curve(parameters[index], statistics, direction)
+                    for direction in directions[index]
+                ]
+                parts[index] = replace(part, curved=np.array(curved))
+        return self._joined(own, parts)
+
+    def _per_event(self, parameters: Sequence[Array]) -> list[tuple[CompiledModel, Array]]:
+        """What the reducer evaluates, with the parameters of each."""
+        return [
+            (model, values)
+            for form, values in zip(self._forms, parameters, strict=True)
+            for model in form.per_event
+        ]
+
+    def _separable_parts(
+        self, parameters: Sequence[Array], mode: Mode
+    ) -> list[PassSum | None] | None:
+        """What statistics give to each pass; None where one of the forms is not valid."""
+        parts: list[PassSum | None] = []
         for form, statistics, values in zip(self._forms, self._statistics, parameters, strict=True):
             part = None
             if form.separable is not None:
@@ -196,48 +295,65 @@ class AdaptiveReducer:
                 integral = form.separable.evaluate(values, statistics)
                 if integral is None:
                     return None
-                part = PassSum(integral[0], integral[1] if mode == "gradient" else None, None)
-            separable.append(part)
-            for model in form.per_event:
-                regrouped = model.programs.regrouped
-                find = model.invariants.valid_frontier if regrouped else model.invariants.frontier
-                frontier = find(values)
-                if frontier is None:
-                    return None
-                frontiers.append(frontier)
-        sums = self.reducer.reduce(mode, frontiers)
+                part = PassSum(integral[0], None if mode == "value" else integral[1], None)
+            parts.append(part)
+        return parts
+
+    def _joined(self, sums: list[PassSum], parts: Sequence[PassSum | None]) -> list[PassSum]:
+        """The passes as sums of their parts; `sums` are those of the reducer."""
         result = []
-        for item, form, part, values in zip(
-            self.passes, self._forms, separable, parameters, strict=True
-        ):
-            own = [PassSum.of(sums.pop(0), model, values, mode) for model in form.per_event]
+        for item, form, part in zip(self.passes, self._forms, parts, strict=True):
+            own = [sums.pop(0) for _ in form.per_event]
             if form.reference is not None:
                 _verify(item, [*own[:-1], part], own.pop())
             result.append(PassSum.total([*own, *([] if part is None else [part])]))
         return result
 
-    def reduce_written(self, mode: Mode, parameters: Sequence[Array]) -> list[PassSum]:
-        """The same by the operations of the written form.
+    # written form --------------------------------------------------------------------------
 
-        Its data are streamed: this is the exception, and the memory belongs to the rule.
-        """
+    def reduce_written(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum]]:
+        """`reduce_many` by the operations of the written form."""
+        models, reducer = self._written_form()
+        frontiers = [
+            np.stack([model.invariants.frontier(point[i]) for point in points])
+            for i, model in enumerate(models)
+        ]
+        sums = reducer.reduce_many(mode, frontiers)
+        return [
+            [
+                PassSum.of(total[k], model, values, mode)
+                for total, model, values in zip(sums, models, point, strict=True)
+            ]
+            for k, point in enumerate(points)
+        ]
+
+    def curve_written(
+        self, parameters: Sequence[Array], directions: Sequence[Array]
+    ) -> list[PassSum]:
+        """`curve` by the operations of the written form."""
+        models, reducer = self._written_form()
+        frontiers = []
+        for model, values, rows in zip(models, parameters, directions, strict=True):
+            found = curvature_frontiers(model, values, rows)
+            assert found is not None, "the written form is always valid"
+            frontiers.append(found)
+        sums = reducer.reduce_many("curvature", frontiers)
+        return [
+            PassSum.curved_along(total, model, values, rows)
+            for total, model, values, rows in zip(sums, models, parameters, directions, strict=True)
+        ]
+
+    def _written_form(self) -> tuple[list[CompiledModel], Reducer]:
+        """Its data are streamed: this is the exception, and the memory belongs to the rule."""
         if self._written is None:
-            models = [item.model.compiled(item.transform) for item in self.passes]
+            autodiff = self.execution.autodiff
+            models = [item.model.compiled(item.transform, autodiff) for item in self.passes]
             passes = [
                 Pass(item.label, item.dataset, model.programs)
                 for item, model in zip(self.passes, models, strict=True)
             ]
             self._written = models, Reducer(passes, replace(self.execution, storage="streaming"))
-        models, reducer = self._written
-        frontiers = [
-            model.invariants.frontier(values)
-            for model, values in zip(models, parameters, strict=True)
-        ]
-        sums = reducer.reduce(mode, frontiers)
-        return [
-            PassSum.of(total, model, values, mode)
-            for total, model, values in zip(sums, models, parameters, strict=True)
-        ]
+        return self._written
 
     def _integrate(self) -> None:
         """Sum the statistics that are not known yet."""

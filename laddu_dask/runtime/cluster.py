@@ -187,13 +187,15 @@ class ClusterSession:
         """Whether workers are called directly; else requests pass through the scheduler."""
         return self._route.direct
 
-    def evaluate(self, request: bytes) -> dict[int, bytes]:
+    def evaluate(self, request: bytes, effort: float = 1.0) -> dict[int, bytes]:
         """Evaluate every partition.
 
         Parameters
         ----------
         request
             Parameter-dependent numbers, passed to `payload.evaluate` as they are.
+        effort
+            How many times as long as usual workers may take for it.
 
         Returns
         -------
@@ -210,8 +212,7 @@ class ClusterSession:
         """
         with self._lock:
             self._check_usable()
-            records: dict[int, bytes] = self.client.sync(self._evaluate, request)
-            return records
+            return dict(self.client.sync(self._evaluate, request, effort))
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Address, threads, memory and partitions of every worker, measured now."""
@@ -249,9 +250,9 @@ class ClusterSession:
 
     # ------------------------------------------------------------------------- evaluation
 
-    async def _evaluate(self, request: bytes) -> dict[int, bytes]:
+    async def _evaluate(self, request: bytes, effort: float) -> dict[int, bytes]:
         self._epoch += 1
-        run = _Run(self, request, self._epoch)
+        run = _Run(self, request, self._epoch, self.limits.stretched(effort))
         rebuilt = self._prepared.rebuilt
         begin = time.monotonic()
         try:
@@ -296,10 +297,10 @@ class ClusterSession:
 class _Run:
     """One evaluation being carried out: instructions become calls, their outcomes events."""
 
-    def __init__(self, session: ClusterSession, request: bytes, epoch: int) -> None:
+    def __init__(self, session: ClusterSession, request: bytes, epoch: int, limits: Limits) -> None:
         self.session = session
         self.request = request
-        self.machine = Evaluation(epoch, session._prepared.copies, session.view, session.limits)
+        self.machine = Evaluation(epoch, session._prepared.copies, session.view, limits)
         self.messages = 0
         self.answered: set[str] = set()
         self.troubles: dict[str, str] = {}

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
@@ -175,6 +175,8 @@ class Limits:
     orphan_after
         A partition that nobody holds for this long is given a second copy, when some worker is
         under suspicion (Dask may be recomputing it exactly there).
+    effort
+        How many times as long as usual a reply may take.
     """
 
     ask_after: float = 60.0
@@ -187,6 +189,23 @@ class Limits:
     ban: float = 1.0
     rebuild_every: float = 1.0
     orphan_after: float = 5.0
+    effort: float = 1.0
+
+    def stretched(self, effort: float) -> Limits:
+        """Deadlines for a request that takes `effort` times as long as a usual one.
+
+        Its kernels may have to be compiled first, so no pace counts as too slow before
+        `ask_after`.
+        """
+        if effort == 1.0:
+            return self
+        return replace(
+            self,
+            effort=effort,
+            ask_after=effort * self.ask_after,
+            least=max(self.least, self.ask_after),
+            patience=effort * self.patience,
+        )
 
 
 SLOW_FACTOR = 30.0
@@ -223,7 +242,7 @@ class ClusterView:
         paces = self.paces.get(worker)
         if not limits.adaptive or not paces:
             return min(limits.ask_after, limits.patience / 3)
-        expected = limits.pace_factor * median(paces) * partitions
+        expected = limits.pace_factor * limits.effort * median(paces) * partitions
         return min(max(limits.least, expected), limits.patience / 3)
 
     def remember_pace(self, worker: str, seconds: float, partitions: int) -> None:
@@ -326,7 +345,7 @@ class Evaluation:
             for partition in missing:
                 self._disown(partition, request.worker)
             self._stale |= missing
-            if request.first_time and not missing:
+            if request.first_time and not missing and self.limits.effort == 1.0:
                 self.view.remember_pace(request.worker, event.now - request.sent, request.load)
         # Records count even when the request was written off: they are as good as any.
         for partition, record in event.records.items():

@@ -1,8 +1,10 @@
-"""Model values event by event."""
+"""Model values event by event, for one parameter point or several in one pass."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +20,33 @@ from laddu_dask.runtime.preparation import Recipe, StreamingPartition
 
 Array = npt.NDArray[np.float64]
 
+#: Partitions that a cluster works on ahead of the one that is wanted, per thread: results wait here
+#: for their turn, and more of them would only take memory.
+AHEAD = 2
+
+
+class Block(NamedTuple):
+    """Some consecutive events.
+
+    Attributes
+    ----------
+    offset
+        Index of the first one in the data set.
+    weights
+        Shape (events,).
+    rows
+        Output rows of the program for every parameter point, shape (points, rows, events).
+    """
+
+    offset: int
+    weights: Array
+    rows: Array
+
 
 def evaluate_rows(
     model: CompiledModel,
     dataset: Dataset,
-    parameters: Array,
+    points: Sequence[Array],
     execution: Execution,
     *,
     gradient: bool,
@@ -35,18 +59,34 @@ def evaluate_rows(
         Compiled with the ``complex`` transform.
     dataset
         The events.
-    parameters
-        Free parameters.
+    points
+        Free parameters, any number of times.
     execution
         Where and how; the events are read once, in chunks.
     gradient
-        Whether adjoint rows follow the two value rows.
+        Whether adjoint rows follow the value rows.
 
     Returns
     -------
     ndarray
-        Shape (rows, n_events), in the order of the events.
+        Shape (points, rows, n_events), in the order of the events.
     """
+    program = model.programs.gradient if gradient else model.programs.value
+    result = np.empty((len(points), program.n_outputs, dataset.n_events))
+    for block in blocks(model, dataset, points, execution, gradient=gradient):
+        result[:, :, block.offset : block.offset + len(block.weights)] = block.rows
+    return result
+
+
+def blocks(
+    model: CompiledModel,
+    dataset: Dataset,
+    points: Sequence[Array],
+    execution: Execution,
+    *,
+    gradient: bool,
+) -> Generator[Block, None, None]:
+    """The same block by block, in order; nothing is kept. Arguments as for `evaluate_rows`."""
     dataset.require(model.programs.columns, wanted_by="the model")
     recipe = Recipe(
         "evaluation",
@@ -55,44 +95,61 @@ def evaluate_rows(
         "streaming",
         min(execution.chunk_events or DEFAULT_BATCH_ROWS, DEFAULT_BATCH_ROWS),
     )
-    frontier = model.invariants.frontier(parameters)
+    frontiers = [model.invariants.frontier(parameters) for parameters in points]
     count = execution.partitions or max(-(-dataset.n_events // DEFAULT_BATCH_ROWS), 1)
     partitions = partition_dataset(dataset, count)
     if execution.cluster is None:
-        pieces = [_rows(recipe, partition, frontier, gradient) for partition in partitions]
+        for partition in partitions:
+            yield from _blocks(recipe, partition, frontiers, gradient)
     else:
-        pieces = _on_cluster(execution.cluster, recipe, partitions, frontier, gradient)
-    return np.concatenate(pieces, axis=1)
+        yield from _on_cluster(execution.cluster, recipe, partitions, frontiers, gradient)
 
 
 def _on_cluster(
     cluster: Any,
     recipe: Recipe,
-    partitions: tuple[Partition, ...],
-    frontier: Array,
+    partitions: Sequence[Partition],
+    frontiers: Sequence[Array],
     gradient: bool,
-) -> list[Array]:
+) -> Iterator[Block]:
     client, owned = connect(cluster)
+    waiting: deque[Any] = deque()
     try:
-        require_workers(client.scheduler_info(n_workers=-1)["workers"])
-        futures = [
-            client.submit(_rows, recipe, partition, frontier, gradient, pure=False)
-            for partition in partitions
-        ]
-        pieces: list[Array] = client.gather(futures)
-        return pieces
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        require_workers(workers)
+        ahead = AHEAD * sum(worker["nthreads"] for worker in workers.values())
+        for partition in partitions:
+            if len(waiting) == ahead:
+                yield from waiting.popleft().result()
+            waiting.append(
+                client.submit(_all_blocks, recipe, partition, frontiers, gradient, pure=False)
+            )
+        while waiting:
+            yield from waiting.popleft().result()
     finally:
+        client.cancel(list(waiting))  # the caller may have lost interest
         if owned:
             client.close()
 
 
-def _rows(recipe: Recipe, partition: Partition, frontier: Array, gradient: bool) -> Array:
+def _all_blocks(
+    recipe: Recipe, partition: Partition, frontiers: Sequence[Array], gradient: bool
+) -> list[Block]:
+    return list(_blocks(recipe, partition, frontiers, gradient))
+
+
+def _blocks(
+    recipe: Recipe, partition: Partition, frontiers: Sequence[Array], gradient: bool
+) -> Iterator[Block]:
+    """Blocks outside, points inside: the events are prepared once for all points."""
     program = recipe.programs.gradient if gradient else recipe.programs.value
     kernel = get_backend(recipe.backend).compile(program, "map")
-    result = np.empty((program.n_outputs, partition.events))
     for chunk in StreamingPartition(recipe, partition).chunks():
-        rows = np.empty((program.n_outputs, chunk.columns.shape[1]))
-        kernel.map(chunk.columns, frontier, rows, weights=chunk.weights)
-        start = chunk.first_event - partition.first_event
-        result[:, start : start + chunk.events] = rows[:, : chunk.events]
-    return result
+        rows = np.empty((len(frontiers), program.n_outputs, chunk.columns.shape[1]))
+        for frontier, out in zip(frontiers, rows, strict=True):
+            kernel.map(chunk.columns, frontier, out, weights=chunk.weights)
+        yield Block(
+            chunk.first_event,
+            np.broadcast_to(chunk.weights, rows.shape[-1:])[: chunk.events].copy(),
+            rows[:, :, : chunk.events],
+        )

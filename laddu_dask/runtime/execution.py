@@ -7,13 +7,13 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from laddu_dask.compiler import Autodiff
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import MemoryPlan
 from laddu_dask.runtime.cluster_form import refuse_other_forms
 
 BackendName = Literal["auto", "interpreter", "cpu", "gpu"]
 Precision = Literal["f64", "f32"]
-Autodiff = Literal["auto", "forward", "reverse"]
 Normalization = Literal["auto", "general", "verify"]
 Storage = Literal["fastest", "resident", "spilled", "streaming"]
 
@@ -22,7 +22,6 @@ Storage = Literal["fastest", "resident", "spilled", "streaming"]
 _NOT_YET = {
     ("backend", "gpu"): "choose backend='cpu'",
     ("precision", "f32"): "choose precision='f64'; float32 files are read and widened anyway",
-    ("autodiff", "forward"): "choose autodiff='reverse'; the derivatives are the same",
     ("storage", "spilled"): "choose storage='streaming', which reads the source in every pass",
 }
 
@@ -38,7 +37,10 @@ class Execution:
     precision
         ``"f64"``.
     autodiff
-        ``"reverse"`` or ``"auto"``.
+        How kernels differentiate: ``"reverse"``: one sweep from the value down; ``"forward"``: a
+        tangent for each of the values that parameters enter by; ``"auto"``: forward where it does
+        no more work and its kernel costs less, which takes very few parameters. The derivatives are
+        the same to rounding.
     normalization
         ``"auto"``: what is separable in a normalisation integral is summed once, and costs nothing
         per event from then on; ``"general"``: every accepted event in every evaluation;

@@ -8,9 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import Assumptions, CompiledModel, SeparableIntegral, Transform
+from laddu_dask.compiler import (
+    Assumptions,
+    Autodiff,
+    CompiledModel,
+    SeparableIntegral,
+    Transform,
+)
 from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.compiler.cost import LOAD
+from laddu_dask.compiler.invariants import run
 from laddu_dask.data import Dataset
 from laddu_dask.kernels import Accumulator
 from laddu_dask.runtime.model import Model
@@ -68,6 +75,7 @@ class PassForm:
 def choose_form(
     item: ModelPass,
     assumptions: Assumptions,
+    autodiff: Autodiff,
     *,
     separate: bool,
     verify: bool,
@@ -79,13 +87,15 @@ def choose_form(
     of the user. `load` is the cost of a column, see `compile_model`.
     """
     if assumptions.is_open(RANGE):
-        return PassForm(None, item.model.compiled(item.transform))
+        return PassForm(None, item.model.compiled(item.transform, autodiff))
     if item.transform == "linear" and separate:
-        form = item.model.integral(assumptions, load=load)
+        form = item.model.integral(assumptions, autodiff, load=load)
         if form.separable is not None:
-            whole = item.model.grouped("linear", assumptions, load=load) if verify else None
+            whole = None
+            if verify:
+                whole = item.model.grouped("linear", assumptions, autodiff, load=load)
             return PassForm(form.separable, form.residual, whole)
-    return PassForm(None, item.model.grouped(item.transform, assumptions, load=load))
+    return PassForm(None, item.model.grouped(item.transform, assumptions, autodiff, load=load))
 
 
 @dataclass(frozen=True)
@@ -100,11 +110,15 @@ class PassSum:
         Its derivative with respect to the model's free parameters, if that was asked for.
     first_bad
         Global index of the first event whose value cannot be summed, if any.
+    curved
+        Products of the matrix of second derivatives with the directions that were asked for, shape
+        (directions, parameters).
     """
 
     value: float
     gradient: Array | None
     first_bad: int | None
+    curved: Array | None = None
 
     @classmethod
     def of(cls, total: Accumulator, model: CompiledModel, parameters: Array, mode: Mode) -> PassSum:
@@ -116,13 +130,59 @@ class PassSum:
         return cls(float(rows[0]), gradient, total.first_bad)
 
     @classmethod
+    def curved_along(
+        cls,
+        sums: Sequence[Accumulator],
+        model: CompiledModel,
+        parameters: Array,
+        directions: Array,
+    ) -> PassSum:
+        """The same with second derivatives, from one set of sums per direction."""
+        n = model.invariants.n_adjoints
+        curved = np.empty(directions.shape)
+        for row, total, direction in zip(curved, sums, directions, strict=True):
+            _, adjoints, tangents = np.split(total.round(), [1, 1 + n])
+            row[:] = model.invariants.second_pullback(parameters, direction, adjoints, tangents)
+        value, adjoints, _ = np.split(sums[0].round(), [1, 1 + n])
+        gradient = model.invariants.gradient(parameters, adjoints)
+        # A second derivative may be infinite at other events, depending on the direction.
+        bad = [total.first_bad for total in sums if total.first_bad is not None]
+        return cls(float(value[0]), gradient, min(bad, default=None), curved)
+
+    @classmethod
     def total(cls, parts: Sequence[PassSum]) -> PassSum:
         """Sum of the parts of one pass."""
         first, *others = parts
         for other in others:
-            gradient = None
-            if first.gradient is not None and other.gradient is not None:
-                gradient = first.gradient + other.gradient
             bad = [each for each in (first.first_bad, other.first_bad) if each is not None]
-            first = cls(first.value + other.value, gradient, min(bad, default=None))
+            first = cls(
+                first.value + other.value,
+                _sum(first.gradient, other.gradient),
+                min(bad, default=None),
+                _sum(first.curved, other.curved),
+            )
         return first
+
+
+def _sum(a: Array | None, b: Array | None) -> Array | None:
+    return None if a is None or b is None else a + b
+
+
+def frontier_of(model: CompiledModel, parameters: Array) -> Array | None:
+    """What a model's kernels read of the parameters; None where its form is not valid."""
+    regrouped = model.programs.regrouped
+    find = model.invariants.valid_frontier if regrouped else model.invariants.frontier
+    return find(parameters)
+
+
+def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Array) -> Array | None:
+    """The same for second derivatives, a row per direction."""
+    frontier = frontier_of(model, parameters)
+    if frontier is None:
+        return None
+    scalars = model.programs.curvature.scalars
+    rows = np.empty((len(directions), scalars.n_outputs))
+    for row, direction in zip(rows, directions, strict=True):
+        tangents = model.invariants.pushforward(parameters, direction)
+        row[:] = run(scalars, [*frontier.tolist(), *tangents.tolist()])
+    return rows

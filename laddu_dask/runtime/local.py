@@ -17,8 +17,8 @@ from laddu_dask.runtime.worker_info import WorkerInfo
 class Session(Protocol):
     """Prepared partitions that answer requests; in this process or on a cluster."""
 
-    def evaluate(self, request: bytes) -> dict[int, bytes]:
-        """One record per partition."""
+    def evaluate(self, request: bytes, effort: float = 1.0) -> dict[int, bytes]:
+        """One record per partition; `effort` as a multiple of what an evaluation usually takes."""
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Memory and threads of every process."""
@@ -49,8 +49,8 @@ class LocalSession:
             self.close()
             raise
 
-    def evaluate(self, request: bytes) -> dict[int, bytes]:
-        """One accumulator record per partition."""
+    def evaluate(self, request: bytes, effort: float = 1.0) -> dict[int, bytes]:
+        """One record per partition."""
         if len(self._prepared) != len(self._payload.tasks):
             raise ExecutionError("this session is closed; make a new likelihood", option="cluster")
         records = self._payload.evaluate(request, self._prepared, self._pool, lambda: False)

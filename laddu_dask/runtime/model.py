@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from laddu_dask.compiler import (
     Assumptions,
+    Autodiff,
     CompiledModel,
     IntegralForm,
     ParameterLayout,
     Probe,
     Transform,
     compile_candidates,
+    compile_elements,
     compile_integral,
     compile_model,
     probe_integral,
@@ -30,6 +32,7 @@ from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
 from laddu_dask.runtime.eventwise import evaluate_rows
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.explanation import explain_model
+from laddu_dask.runtime.visiting import Consume, Reduction, complex_rows, visit
 
 Parameters = Sequence[float] | npt.NDArray[np.float64] | Mapping[str, float] | None
 
@@ -56,7 +59,7 @@ class Model:
     def __init__(self, expr: Expr) -> None:
         self.expr = as_expr(expr)
         self.layout = ParameterLayout.of(self.expr.node)
-        self._compiled: dict[Transform, CompiledModel] = {}
+        self._compiled: dict[tuple[Transform, Autodiff], CompiledModel] = {}
         self.compiled("complex")  # checks shape and kinds now, not when data arrive
 
     def __reduce__(self) -> tuple[Any, tuple[Expr]]:
@@ -71,14 +74,21 @@ class Model:
         return self.expr.node.digest.hex()
 
     def grouped(
-        self, transform: Transform, assumptions: Assumptions, *, load: float = LOAD
+        self,
+        transform: Transform,
+        assumptions: Assumptions,
+        autodiff: Autodiff = "auto",
+        *,
+        load: float = LOAD,
     ) -> CompiledModel:
         """The fast form for a transform; valid where the assumptions hold."""
-        return compile_model(self.expr, transform, assumptions, load=load)
+        return compile_model(self.expr, transform, assumptions, autodiff, load=load)
 
-    def integral(self, assumptions: Assumptions, *, load: float = LOAD) -> IntegralForm:
+    def integral(
+        self, assumptions: Assumptions, autodiff: Autodiff = "auto", *, load: float = LOAD
+    ) -> IntegralForm:
         """The sum over events of the real part, separated as far as possible."""
-        return compile_integral(self.expr, assumptions, load=load)
+        return compile_integral(self.expr, assumptions, autodiff, load=load)
 
     def probe(self, assumptions: Assumptions, *, separate: bool) -> Probe:
         """Event values that facts about a data set may be about, in the form that is evaluated."""
@@ -86,11 +96,12 @@ class Model:
             return probe_integral(self.expr, assumptions)
         return probe_model(self.expr, assumptions)
 
-    def compiled(self, transform: Transform) -> CompiledModel:
+    def compiled(self, transform: Transform, autodiff: Autodiff = "auto") -> CompiledModel:
         """The form with the operations of the expression as written; made once."""
-        if transform not in self._compiled:
-            self._compiled[transform] = compile_model(self.expr, transform)
-        return self._compiled[transform]
+        key = transform, autodiff
+        if key not in self._compiled:
+            self._compiled[key] = compile_model(self.expr, transform, autodiff=autodiff)
+        return self._compiled[key]
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -159,10 +170,14 @@ class Model:
             value, _ = self._without_events(vector)
             values = np.array([value])
         else:
-            rows = evaluate_rows(
-                self.compiled("complex"), dataset, vector, execution or Execution(), gradient=False
+            (rows,) = evaluate_rows(
+                self.compiled("complex"),
+                dataset,
+                [vector],
+                execution or Execution(),
+                gradient=False,
             )
-            values = _complex(rows[0], rows[1])
+            values = complex_rows(rows[0], rows[1])
         result = _as_real(values) if real else values
         return result if dataset is not None else result[0]
 
@@ -183,12 +198,83 @@ class Model:
         vector = self.layout.vector(parameters)
         if dataset is None:
             return self._without_events(vector)
-        model = self.compiled("complex")
-        rows = evaluate_rows(model, dataset, vector, execution or Execution(), gradient=True)
+        execution = execution or Execution()
+        model = self.compiled("complex", execution.autodiff)
+        (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=True)
         n = model.invariants.n_adjoints
-        adjoints = _complex(rows[2 : 2 + n], rows[2 + n : 2 + 2 * n])
+        adjoints = complex_rows(rows[2 : 2 + n], rows[2 + n : 2 + 2 * n])
         gradient = _chain(adjoints, model.invariants.jacobian(vector))
-        return _complex(rows[0], rows[1]), gradient
+        return complex_rows(rows[0], rows[1]), gradient
+
+    def evaluate_many(
+        self,
+        dataset: Dataset,
+        points: Iterable[Parameters],
+        execution: Execution | None = None,
+        real: bool = False,
+    ) -> Any:
+        """Value at every event for several parameter points; the events are read once.
+
+        Returns
+        -------
+        ndarray
+            complex128 (or float64), shape (points, n_events); each row has the bits that `evaluate`
+            gives.
+
+        Raises
+        ------
+        DataError, EvaluationError
+            As `evaluate` does.
+        """
+        vectors = [self.layout.vector(point) for point in points]
+        model = self.compiled("complex")
+        rows = evaluate_rows(model, dataset, vectors, execution or Execution(), gradient=False)
+        values = complex_rows(rows[:, 0], rows[:, 1])
+        if not real:
+            return values
+        return np.array([_as_real(row) for row in values]).reshape(values.shape)
+
+    def visit(
+        self,
+        dataset: Dataset,
+        points: Mapping[str, Parameters],
+        consume: Consume,
+        execution: Execution | None = None,
+        reduction: Reduction | None = None,
+    ) -> list[float]:
+        """Show values to a function block by block, without ever holding those of all events.
+
+        Parameters
+        ----------
+        dataset
+            The events; read once, in order.
+        points
+            Parameter points by a name each, which stands in front of errors about it.
+        consume
+            Called as ``consume(offset, number of the point, values)``, in this thread: for each
+            block in order, for each point in order. `offset` counts the events before the block,
+            `values` are complex128. What it raises ends the visit and is passed on.
+        execution
+            Where and how; `chunk_events` sets the length of blocks.
+        reduction
+            Sum of the real part v with weights w: ``"linear"``: w v; ``"positive"``: w v, every v
+            must be positive; ``"log"``: w ln v, likewise. A block is summed before it is shown.
+
+        Returns
+        -------
+        list of float
+            One sum per point, exact before its one rounding; empty without `reduction`.
+
+        Raises
+        ------
+        EvaluationError
+            A value that cannot be summed.
+        DataError
+            A column is missing.
+        """
+        vectors = {name: self.layout.vector(point) for name, point in points.items()}
+        model = self.compiled("complex")
+        return visit(model, dataset, vectors, consume, execution or Execution(), reduction)
 
     def _without_events(
         self, vector: npt.NDArray[np.float64]
@@ -243,10 +329,44 @@ def _source(instructions: Sequence[Instruction], outputs: Sequence[int]) -> list
     return [*lines, "return " + ", ".join(f"v{output}" for output in outputs)]
 
 
-def _complex(re: npt.NDArray[np.float64], im: npt.NDArray[np.float64]) -> Any:
-    values = np.empty(re.shape, dtype=np.complex128)
-    values.real, values.imag = re, im  # re + 1j*im would turn an infinite part into NaN
-    return values
+def evaluate_elements(
+    expr: Expr,
+    dataset: Dataset,
+    parameters: Parameters = None,
+    execution: Execution | None = None,
+) -> npt.NDArray[np.complex128]:
+    """Values of all elements of a vector or matrix at every event, in one pass.
+
+    What the elements share is computed once: ``ld.vector([a, b, c])`` is the way to evaluate
+    several quantities together.
+
+    Parameters
+    ----------
+    expr
+        A vector or matrix; a scalar counts as one element.
+    dataset
+        The events.
+    parameters
+        Vector in the order of first appearance, or a mapping; start values otherwise.
+    execution
+        Where and how.
+
+    Returns
+    -------
+    ndarray
+        complex128, shape (elements, n_events), a matrix in row-major order.
+
+    Raises
+    ------
+    DataError
+        A column is missing.
+    ParameterError
+        Unknown name or wrong length.
+    """
+    model = compile_elements(as_expr(expr))
+    vector = model.layout.vector(parameters)
+    (rows,) = evaluate_rows(model, dataset, [vector], execution or Execution(), gradient=False)
+    return complex_rows(rows[0::2], rows[1::2])
 
 
 def _chain(

@@ -1,4 +1,4 @@
-"""What a session evaluates: several passes over partitions, one accumulator per partition.
+"""What a session evaluates: several passes over partitions, an accumulator per parameter set.
 
 The same object works in this process and, pickled once per worker, on a cluster; only the request
 with the frontier values travels in an evaluation.
@@ -15,8 +15,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from laddu_dask.compiler import EventPrograms, Program
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
+from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.preparation import (
     PreparedPartition,
@@ -29,30 +31,50 @@ from laddu_dask.runtime.preparation import (
 Array = npt.NDArray[np.float64]
 
 #: ``weights``: sum of weights. ``value``: the value row. ``gradient``: value and adjoint rows.
-Mode = Literal["weights", "value", "gradient"]
-_MODES: tuple[Mode, ...] = ("weights", "value", "gradient")
+#: ``curvature``: these, and the tangents of the adjoints along a direction.
+Mode = Literal["weights", "value", "gradient", "curvature"]
+_MODES: tuple[Mode, ...] = ("weights", "value", "gradient", "curvature")
+
+#: Columns of so many bytes are read by one parameter set after the other before the next ones: they
+#: should stay in the cache of a core meanwhile.
+BLOCK_BYTES = 1 << 19
 
 
 def encode_request(mode: Mode, frontiers: Sequence[Array]) -> bytes:
-    """A request as bytes: mode, then the frontier values of each pass."""
+    """A request as bytes: mode, then for each pass one row of frontier values per parameter set.
+
+    A single row stands for one set.
+    """
     parts = [struct.pack("<qq", _MODES.index(mode), len(frontiers))]
     for frontier in frontiers:
-        parts.append(struct.pack("<q", len(frontier)))
-        parts.append(np.ascontiguousarray(frontier, dtype="<f8").tobytes())
+        rows = np.atleast_2d(np.ascontiguousarray(frontier, dtype="<f8"))
+        parts.append(struct.pack("<qq", *rows.shape))
+        parts.append(rows.tobytes())
     return b"".join(parts)
 
 
 def decode_request(request: bytes) -> tuple[Mode, list[Array]]:
-    """Inverse of `encode_request`."""
+    """Inverse of `encode_request`: shape (sets, frontier values) for each pass."""
     code, count = struct.unpack_from("<qq", request, 0)
     position, frontiers = 16, []
     for _ in range(count):
-        (length,) = struct.unpack_from("<q", request, position)
-        position += 8
-        values = np.frombuffer(request, dtype="<f8", count=length, offset=position)
-        frontiers.append(values.astype(np.float64))
-        position += 8 * length
+        sets, length = struct.unpack_from("<qq", request, position)
+        position += 16
+        values = np.frombuffer(request, dtype="<f8", count=sets * length, offset=position)
+        frontiers.append(values.astype(np.float64).reshape(sets, length))
+        position += 8 * sets * length
     return _MODES[code], frontiers
+
+
+def decode_record(record: bytes) -> list[Accumulator]:
+    """One accumulator per parameter set of a partition's record."""
+    found, position = [], 0
+    while position < len(record):
+        (size,) = struct.unpack_from("<q", record, position)
+        stop = position + Accumulator.record_bytes(size)
+        found.append(Accumulator.from_bytes(record[position:stop]))
+        position = stop
+    return found
 
 
 @dataclass(frozen=True)
@@ -102,7 +124,7 @@ class ReductionPayload:
         pool: Executor,
         cancelled: Callable[[], bool],
     ) -> list[bytes]:
-        """One accumulator record per prepared partition, in order.
+        """One record per prepared partition, in order; see `decode_record`.
 
         Partitions run side by side in `pool`; once `cancelled()` is true those that have not begun
         are left out, from the first of them on.
@@ -143,9 +165,12 @@ def _together(errors: Sequence[AssumptionError]) -> AssumptionError:
 
 
 def reduce_partition(
-    recipe: Recipe, partition: PreparedPartition, mode: Mode, frontier: Array
+    recipe: Recipe, partition: PreparedPartition, mode: Mode, frontiers: Array
 ) -> bytes:
-    """Reduce one partition to an accumulator record."""
+    """Reduce one partition to a record: one accumulator per row of `frontiers`.
+
+    The events are read once for all of them.
+    """
     if mode == "weights":
         accumulator = Accumulator(1)
         first = partition.first_event
@@ -153,16 +178,32 @@ def reduce_partition(
             accumulator.add_rows(weights[np.newaxis, :], first)
             first += weights.shape[0]
         return accumulator.to_bytes()
-    program = recipe.programs.value if mode == "value" else recipe.programs.gradient
+    program = _program(recipe.programs, mode)
     kernel = get_backend(recipe.backend).compile(program, "reduce")
-    accumulator = Accumulator(program.n_outputs)
+    sums = [Accumulator(program.n_outputs) for _ in frontiers]
     for chunk in partition.chunks():
-        kernel.reduce(
-            chunk.columns,
-            chunk.events,
-            frontier,
-            accumulator,
-            chunk.first_event,
-            weights=chunk.weights,
-        )
-    return accumulator.to_bytes()
+        block = chunk.events if len(sums) == 1 else _block_events(len(chunk.columns) + 1)
+        for start in range(0, chunk.events, block):
+            stop = min(start + block, chunk.events)
+            for frontier, accumulator in zip(frontiers, sums, strict=True):
+                kernel.reduce(
+                    chunk.columns,
+                    stop,
+                    frontier,
+                    accumulator,
+                    chunk.first_event,
+                    start,
+                    chunk.weights,
+                )
+    return b"".join(accumulator.to_bytes() for accumulator in sums)
+
+
+def _program(programs: EventPrograms, mode: Mode) -> Program:
+    if mode == "curvature":
+        return programs.curvature.events
+    return programs.value if mode == "value" else programs.gradient
+
+
+def _block_events(rows: int) -> int:
+    """Whole tiles whose columns fit `BLOCK_BYTES`, at least one."""
+    return TILE * max(BLOCK_BYTES // (8 * rows * TILE), 1)

@@ -25,7 +25,7 @@ from laddu_dask.runtime.cluster_link import connect
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
 from laddu_dask.runtime.partitions import Partition, partition_dataset
-from laddu_dask.runtime.payload import Mode, ReductionPayload, encode_request
+from laddu_dask.runtime.payload import Mode, ReductionPayload, decode_record, encode_request
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.worker_info import WorkerInfo
 
@@ -38,6 +38,8 @@ PARTITIONS_PER_THREAD = 2
 #: Larger chunks save no time, and what is prepared at once is in memory beside what is kept: 10**6
 #: events in chunks of this length took half the time and half the memory that one chunk took.
 CHUNK_EVENTS = 16 * TILE
+#: How much longer than a usual pass takes one with second derivatives, at most.
+_EFFORT: dict[Mode, float] = {"curvature": 8.0}
 #: Bookkeeping of one prepared chunk.
 FIXED_BYTES = 1024
 
@@ -187,14 +189,18 @@ class Reducer:
         return self._session
 
     def reduce(self, mode: Mode, frontiers: Sequence[Array]) -> list[Accumulator]:
-        """One accumulator per pass.
+        """One accumulator per pass, for one row of frontier values each; see `reduce_many`."""
+        return [total for (total,) in self.reduce_many(mode, frontiers)]
+
+    def reduce_many(self, mode: Mode, frontiers: Sequence[Array]) -> list[list[Accumulator]]:
+        """One accumulator per parameter set of every pass; the events are read once.
 
         Parameters
         ----------
         mode
             What to sum; see `laddu_dask.runtime.payload.Mode`.
         frontiers
-            Frontier values of each pass.
+            Frontier values of each pass, shape (sets, values); a pass may have its own number.
 
         Raises
         ------
@@ -204,29 +210,28 @@ class Reducer:
         session = self.start()
         assert self._pool is not None
         transient = max((d.transient_bytes for d in self.plan().decisions), default=0)
+        effort = max((len(np.atleast_2d(rows)) for rows in frontiers), default=1)
         with self._pool.reserve(transient, "a pass over the events"):
-            records = session.evaluate(encode_request(mode, frontiers))
+            records = session.evaluate(
+                encode_request(mode, frontiers), effort * _EFFORT.get(mode, 1.0)
+            )
         if len(records) != len(self._owner):
             raise ExecutionError(
                 f"{len(records)} of {len(self._owner)} partitions answered", option="cluster"
             )
-        totals: list[Accumulator | None] = [None] * len(self.passes)
+        totals: list[list[Accumulator]] = [[] for _ in self.passes]
         for task, record in sorted(records.items()):
-            accumulator = Accumulator.from_bytes(record)
             known = totals[self._owner[task]]
-            if known is None:
-                totals[self._owner[task]] = accumulator
+            found = decode_record(record)
+            if known:
+                for total, part in zip(known, found, strict=True):
+                    total.merge(part)
             else:
-                known.merge(accumulator)
-        results = [total for total in totals if total is not None]
-        for item, total in zip(self.passes, results, strict=True):
-            if total.first_bad is None and total.count != item.dataset.n_events:
-                raise DataError(
-                    f"{item.label}: {total.count} events were summed, the sources promised "
-                    f"{item.dataset.n_events}; a file changed while it was in use",
-                    label=item.label,
-                )
-        return results
+                known += found
+        for item, sums in zip(self.passes, totals, strict=True):
+            for total in sums:
+                _check_count(item, total)
+        return totals
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Memory and threads of every process that holds partitions."""
@@ -248,3 +253,12 @@ class Reducer:
         for lease in self._leases:
             lease.release()
         self._leases = []
+
+
+def _check_count(item: Pass, total: Accumulator) -> None:
+    if total.first_bad is None and total.count != item.dataset.n_events:
+        raise DataError(
+            f"{item.label}: {total.count} events were summed, the sources promised "
+            f"{item.dataset.n_events}; a file changed while it was in use",
+            label=item.label,
+        )

@@ -17,9 +17,19 @@ def p(name: str) -> ld.Expr:
     return ld.parameter(name)
 
 
-@pytest.fixture(params=["interpreter", "cpu"])
+@pytest.fixture(
+    params=[
+        ("interpreter", "auto"),
+        ("interpreter", "forward"),
+        ("cpu", "forward"),
+        ("cpu", "reverse"),
+    ],
+    ids="-".join,
+)
 def execution(request: pytest.FixtureRequest) -> ld.Execution:
-    return ld.Execution(backend=request.param)
+    """Both backends and every way to differentiate (AD-03, AD-04)."""
+    backend, autodiff = request.param
+    return ld.Execution(backend=backend, autodiff=autodiff)
 
 
 def check(
@@ -354,7 +364,7 @@ def test_64_shared_uses_are_computed_once() -> None:
     total = X.sin() * p("p")
     for _ in range(999):
         total = total + X.sin() * p("p")
-    program = ld.Model(total).compiled("linear").programs
+    program = ld.Model(total).compiled("linear", "reverse").programs
     assert [op for op, _, _ in program.prepare.instructions] == ["input", "sin"]
     products = [op for op, _, _ in program.value.instructions if op == "mul"]
     assert len(products) == 2

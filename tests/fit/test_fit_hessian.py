@@ -7,6 +7,7 @@ import pytest
 from fit_toys import Spec, Toy, line_sample, quadratic, rosenbrock, scale_only
 
 from laddu_dask.errors import EvaluationError
+from laddu_dask.fit import fit
 from laddu_dask.fit.hessian import hessian
 
 
@@ -85,3 +86,52 @@ def test_parameter_without_influence_has_zero_rows() -> None:
     assert hessian(toy, np.array([0.3, 0.7])) == pytest.approx(
         np.array([[2.0, 0.0], [0.0, 0.0]]), rel=1e-10
     )
+
+
+class Knowing(Toy):
+    """The curved valley, with its second derivatives."""
+
+    def __init__(self, **options: tuple[float | None, float | None]) -> None:
+        super().__init__(rosenbrock, [Spec(n, -1.0, bounds=options.get(n)) for n in "xy"])
+        self.hessians = 0
+
+    def hessian(self, p: np.ndarray) -> np.ndarray:
+        self.hessians += 1
+        x, y = p
+        return np.array([[1200 * x * x - 400 * y + 2, -400 * x], [-400 * x, 200.0]])
+
+
+def test_a_fit_takes_the_hessian_that_the_objective_knows() -> None:
+    """Errors are those of the exact matrix, and each one is a single pass over the data."""
+    exact, other = Knowing(), Toy(rosenbrock, [Spec("x", -1.0), Spec("y", -1.0)])
+    found, by_differences = fit(exact), fit(other)
+    assert found.converged
+    assert by_differences.converged
+    np.testing.assert_allclose(found.values, [1.0, 1.0], atol=1e-9)
+    expected = 2 * np.linalg.inv([[802.0, -400.0], [-400.0, 200.0]])
+    np.testing.assert_allclose(found.covariance, expected, rtol=1e-7)
+    assert exact.hessians >= 1
+    assert found.n_evaluations == exact.hessians + exact.value_passes + exact.gradient_passes
+    assert found.n_evaluations < by_differences.n_evaluations
+
+
+def test_a_hessian_counts_for_the_limit() -> None:
+    """Stopped in front of it, a fit has no errors and says why."""
+    unlimited = Knowing()
+    passes = fit(unlimited).n_evaluations
+    for limit in range(1, passes):
+        result = fit(Knowing(), max_evaluations=limit)
+        assert not result.converged
+        assert result.n_evaluations <= limit
+        assert "limit" in result.message
+
+
+def test_an_exact_hessian_on_a_bound_needs_no_room() -> None:
+    """Where x is held at its limit the other parameter still has its exact error."""
+    toy = Knowing(x=(None, 0.5))
+    result = fit(toy)
+    assert result.converged
+    np.testing.assert_allclose(result.values, [0.5, 0.25], atol=1e-9)
+    assert result.limits == ("upper", "")
+    assert result.errors[1] == pytest.approx(np.sqrt(2 / 200), rel=1e-9)
+    assert max(p[0] for p in toy.points) <= 0.5

@@ -157,7 +157,7 @@ def test_hessian() -> None:
     curvature = sum(w * (x / (1 + 0.5 * x)) ** 2 for x, w in zip(*DATA, strict=True))
     expected = 2 * (curvature - sum(DATA[1]) * (slope / _integral(0.5)) ** 2)
     assert hessian.shape == (1, 1)
-    assert hessian[0, 0] == pytest.approx(expected, rel=1e-7)
+    assert hessian[0, 0] == pytest.approx(expected, rel=1e-14)
 
 
 def _integral(a: float) -> float:

@@ -17,7 +17,6 @@ from laddu_dask.errors import ExecutionError, MemoryBudgetError
     [
         ("backend", "gpu", "choose backend='cpu'"),
         ("precision", "f32", "choose precision='f64'"),
-        ("autodiff", "forward", "choose autodiff='reverse'"),
         ("storage", "spilled", "choose storage='streaming'"),
     ],
 )

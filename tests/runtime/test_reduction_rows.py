@@ -124,8 +124,8 @@ def test_a_lost_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that answers for three of four partitions."""
     complete = LocalSession.evaluate
 
-    def incomplete(self: LocalSession, request: bytes) -> dict[int, bytes]:
-        records = complete(self, request)
+    def incomplete(self: LocalSession, request: bytes, effort: float) -> dict[int, bytes]:
+        records = complete(self, request, effort)
         del records[2]
         return records
 

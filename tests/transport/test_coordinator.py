@@ -414,6 +414,24 @@ def test_deadline_leaves_time_to_recover_and_can_be_fixed() -> None:
     assert view.deadline("a", 1, Limits(ask_after=2.0, adaptive=False)) == 2.0
 
 
+def test_deadlines_of_a_request_of_many_parameter_sets() -> None:
+    """They grow with the work and leave time to compile; no pace is learned from it."""
+    view, usual = ClusterView(), Limits()
+    assert usual.stretched(1.0) is usual
+    limits = usual.stretched(40.0)
+    assert view.deadline("a", 1, limits) == 40.0 * 60.0
+    view.remember_pace("a", 0.01, 1)
+    assert view.deadline("a", 1, limits) == 60.0
+    assert view.deadline("a", 100, limits) == 3.0 * 40.0 * 0.01 * 100
+    assert view.deadline("a", 10**6, limits) == 40.0 * 300.0 / 3
+    m = machine({0: ("a",)}, limits, view)
+    m.handle(Start(0.0))
+    m.handle(Reply(50.0, 1, EPOCH, {0: b"x"}))
+    assert [*view.paces["a"]] == [0.01]
+    fixed = Limits(ask_after=2.0, adaptive=False).stretched(8.0)
+    assert view.deadline("a", 1, fixed) == 16.0
+
+
 def test_deadline_counts_what_the_worker_has_to_answer_already() -> None:
     """A survivor that inherits the partitions of others is not late for it."""
     m = machine({0: ("a",), 1: ("b",)}, Limits())
