@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.node import PREDICATES, Node, Shape, make
@@ -76,6 +77,17 @@ def _broadcast(operation: str, a: Node, b: Node) -> Shape:
     if a.shape and b.shape and a.shape != b.shape:
         raise fail(operation, "shapes differ", a, b)
     return a.shape or b.shape
+
+
+def fold(operation: str, step: Callable[[Node, Node], Node], operands: Sequence[Node]) -> Node:
+    """Operands joined from left to right; there has to be one."""
+    if not operands:
+        raise ExpressionError(
+            f"{operation}: no operands, so that the shape is unknown; start from a number",
+            operation=operation,
+            shapes=[],
+        )
+    return functools.reduce(step, operands)
 
 
 def add(a: Node, b: Node) -> Node:
@@ -230,21 +242,35 @@ def matrix(rows: tuple[tuple[Node, ...], ...]) -> Node:
     )
 
 
+class ElementIndexError(ExpressionError, IndexError):
+    """An index beyond the end, by which iteration, unpacking and `reversed` know where to stop."""
+
+
 def element(a: Node, *index: int) -> Node:
     """One element of a vector or matrix; negative indices count from the end."""
     if len(index) != len(a.shape) or not a.shape:
         raise fail("element", f"index {index} does not fit", a)
     flat = 0
     for i, size in zip(index, a.shape, strict=True):
-        position = i + size if i < 0 else i
-        if not 0 <= position < size:
-            raise ExpressionError(
-                f"element: index {i} is out of range for {describe_shape(a.shape)}",
-                operation="element",
-                shapes=[a.shape],
-            )
-        flat = flat * size + position
+        flat = flat * size + _position(a, i, size)
     return _item(a, flat)
+
+
+def row(a: Node, index: int) -> Node:
+    """One row of a matrix, as a vector."""
+    rows, columns = a.shape
+    first = _position(a, index, rows) * columns
+    return vector(tuple(_item(a, first + column) for column in range(columns)))
+
+
+def _position(a: Node, index: int, size: int) -> int:
+    if not -size <= index < size:
+        raise ElementIndexError(
+            f"element: index {index} is out of range for {describe_shape(a.shape)}",
+            operation="element",
+            shapes=[a.shape],
+        )
+    return index % size
 
 
 def _item(a: Node, flat: int) -> Node:

@@ -360,18 +360,28 @@ class Expr:
     # vectors and matrices ------------------------------------------------------------------
 
     def __len__(self) -> int:
-        if len(self.shape) != 1:
-            raise TypeError(f"a {build.describe_shape(self.shape)} expression has no length")
+        """Number of elements of a vector, of rows of a matrix."""
+        if not self.shape:
+            raise TypeError("a scalar expression has no length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Expr]:
         return iter([self[i] for i in range(len(self))])
 
-    def __getitem__(self, index: int) -> Expr:
+    def __getitem__(self, index: int | tuple[int, int]) -> Expr:
+        """``v[i]`` of a vector; ``m[i]``, a row, and ``m[i, j]`` of a matrix.
+
+        Negative indices count from the end. One out of range is an `ExpressionError` that is an
+        `IndexError` too.
+        """
+        if isinstance(index, tuple):
+            return Expr.of(build.element(self.node, *map(operator.index, index)))
+        if len(self.shape) == 2:
+            return Expr.of(build.row(self.node, operator.index(index)))
         return Expr.of(build.element(self.node, operator.index(index)))
 
     def at(self, row: int, column: int) -> Expr:
-        """Element of a matrix."""
+        """Element of a matrix, as ``m[row, column]``."""
         return Expr.of(build.element(self.node, operator.index(row), operator.index(column)))
 
     # names and tags ------------------------------------------------------------------------
