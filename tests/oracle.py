@@ -9,8 +9,8 @@ rewritten, folded or reordered. Three rules make its results a definition:
   branch cuts.
 * A node whose kind is not real gives a complex array even where its operands are real: the square
   root of -4.0 is 2i, the logarithm of -1.0 is i pi.
-* A zero imaginary part that only roots and logarithms of real values have brought in is +0, whatever
-  arithmetic says: were their arguments known to be positive, there would be none.
+* A zero imaginary part that only roots and logarithms of real values have brought in is +0: were
+  their arguments known to be positive, there would be none.
 
 A value with no event in it (literals, parameters) has one column and is broadcast over events.
 """

@@ -4,7 +4,7 @@ The root of a real value that may be negative is a pair of which one part is zer
 known, as it is for a literal and where every event agrees, that part would be absent, and a value
 on a cut is then continued from above. The sign that arithmetic gives to a zero which is there must
 not decide otherwise: -sqrt(4) is -2 - 0i by the rules of arithmetic, and no less -2 than -2 + 0i.
-Only a zero that does not come from such a root, as in ``complex(-4, -0.0)``, has a sign that counts.
+Only the sign of a zero from elsewhere, as in ``complex(-4, -0.0)``, counts.
 
 So each pair carries the set of forms that it may have: real, imaginary, or both parts. It is set
 for roots and logarithms of real values and follows arithmetic; where the set contains *real*, cut
