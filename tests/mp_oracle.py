@@ -50,20 +50,31 @@ class Exact:
         Columns and parameters by name; their names must differ.
     noise
         None, or a generator of the relative errors of one replica.
+    centre
+        The replica at the point from which `inputs` differ by a step, if they do. Each operation
+        then gets the value that it has there plus the difference with an error of its own: a
+        derivative is rounded at every operation too.
 
     Attributes
     ----------
     value
         The number.
+    history
+        Numbers before and after their errors, in the order of the graph.
     margins
         Distances from where the value would jump or be singular, in the order of the graph.
     """
 
     def __init__(
-        self, expr: Expr, inputs: Mapping[str, Any], noise: np.random.Generator | None = None
+        self,
+        expr: Expr,
+        inputs: Mapping[str, Any],
+        noise: np.random.Generator | None = None,
+        centre: Exact | None = None,
     ) -> None:
         self.margins: list[Any] = []
-        self._noise = noise
+        self.history: list[tuple[Any, Any]] = []
+        self._noise, self._centre = noise, centre
         values: dict[int, Any] = {}
         #: Whether an imaginary part of zero may be no more than a root or logarithm that is real.
         self._soft: dict[int, bool] = {}
@@ -100,11 +111,13 @@ class Exact:
         if value and not SMALLEST < abs(value) < LARGEST:
             raise Irregular
         if self._noise is not None:
-            r, s = (1 + NOISE * mpf(float(x)) for x in self._noise.uniform(-1, 1, size=2))
-            if value.real and value.imag:
-                value = mpc(value.real * r, value.imag * r) * mpc(1, s - 1)
-            else:  # a part that is exactly zero stays so
-                value = mpc(value.real * r, value.imag * s)
+            exact, errors = value, self._noise.uniform(-1, 1, size=4)
+            if self._centre is None:
+                value = _disturbed(value, value, errors[:2])
+            else:
+                before, after = self._centre.history[len(self.history)]
+                value = after + _disturbed(value - before, value, errors[2:])
+            self.history.append((exact, value))
         return value.real if node.is_real else value
 
     def apart(self, distance: Any) -> None:
@@ -123,6 +136,14 @@ class Exact:
         if z.real < 0 and z.imag == 0 and not self._soft[id(node)]:
             raise Irregular
         self.apart(z.imag if z.real < 0 and z.imag else abs(z))
+
+
+def _disturbed(z: Any, scale: Any, errors: Any) -> Any:
+    """`z` with relative errors; where a part of `scale` is exactly zero, parts stay apart."""
+    r, s = (NOISE * mpf(float(x)) for x in errors)
+    if scale.real and scale.imag:
+        return z * mpc(1 + r, s)
+    return mpc(z.real * (1 + r), z.imag * (1 + s))
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -339,15 +360,16 @@ class Verdict:
     def _run(
         self, expr: Expr, inputs: dict[str, Any], names: Sequence[str], seed: int, replica: int
     ) -> tuple[Any, list[Any], list[Any]]:
-        def evaluate(moved: Mapping[str, Any]) -> Exact:
+        def evaluate(moved: Mapping[str, Any], centre: Exact | None = None) -> Exact:
             noise = np.random.default_rng([seed, replica]) if replica else None
-            return Exact(expr, moved, noise)
+            return Exact(expr, moved, noise, centre)
 
         centre = evaluate(inputs)
         slopes = []
         for name in names:
             up, down = (
-                evaluate(inputs | {name: inputs[name] + sign * mpf(STEP)}).value for sign in (1, -1)
+                evaluate(inputs | {name: inputs[name] + sign * mpf(STEP)}, centre).value
+                for sign in (1, -1)
             )
             slopes.append((up - down) / (2 * mpf(STEP)))
         return centre.value, slopes, centre.margins
