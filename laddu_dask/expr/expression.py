@@ -315,11 +315,11 @@ class Expr:
     def acos(self) -> Expr:
         """Arc cosine of the real part, in [0, pi]; beyond +-1 it clamps, NaN stays NaN.
 
-        Built as ``atan2(Re sqrt(1 - x**2), x)``, so cosines that rounding has pushed past one give
-        0 or pi.
+        Built as ``atan2(Re sqrt((1 - x) (1 + x)), x)``, so cosines that rounding has pushed past
+        one give 0 or pi, and no digit is lost close to one.
         """
         x = self.real()
-        return Expr.of(build.binary_real("atan2", (1 - x * x).sqrt().node, x.node))
+        return Expr.of(build.binary_real("atan2", ((1 - x) * (1 + x)).sqrt().node, x.node))
 
     def conj(self) -> Expr:
         """Complex conjugate."""

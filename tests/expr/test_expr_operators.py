@@ -68,7 +68,7 @@ def test_comparisons_with_numbers_on_both_sides(number: Any) -> None:
 
 
 def test_every_comparison_with_nan_is_false() -> None:
-    """AX-53: also !=, unlike IEEE."""
+    """AX-53, T-65: also !=, unlike IEEE."""
     columns = {"x": np.array([1.0, math.nan])}
     np.testing.assert_array_equal(evaluate(X != 2, columns), [True, False])
     np.testing.assert_array_equal(evaluate(~(X == X), columns), [False, True])
