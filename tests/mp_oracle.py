@@ -51,14 +51,16 @@ class Exact:
     noise
         None, or a generator of the relative errors of one replica.
     centre
-        The replica at the point from which `inputs` differ by a step, if they do. Each operation
-        then gets the value that it has there plus the difference with an error of its own: a
-        derivative is rounded at every operation too.
+        The replica at the point from which `inputs` differ by a step, if they do. Operands and
+        results then are what they are there plus the difference, with an error of its own in each
+        place: every term of a derivative is rounded too.
 
     Attributes
     ----------
     value
         The number.
+    values
+        Numbers by node, lists for vectors and matrices.
     history
         Numbers before and after their errors, in the order of the graph.
     margins
@@ -75,19 +77,33 @@ class Exact:
         self.margins: list[Any] = []
         self.history: list[tuple[Any, Any]] = []
         self._noise, self._centre = noise, centre
-        values: dict[int, Any] = {}
+        self.values: dict[int, Any] = {}
         #: Whether an imaginary part of zero may be no more than a root or logarithm that is real.
         self._soft: dict[int, bool] = {}
         for node in walk(expr.node):
-            args = [values[id(arg)] for arg in node.args]
+            args = [self._operand(node, arg) for arg in node.args]
             soft = node.op not in _SETTLED and all(self._soft[id(arg)] for arg in node.args)
             self._soft[id(node)] = soft or node.is_real or node.op in PREDICATES
             if node.op in {"column", "parameter"}:
                 value = self._leaf(node, inputs)
             else:
                 value = _RULES[node.op](self, node, *args)
-            values[id(node)] = self._finish(node, value)
-        self.value = values[id(expr.node)]
+            self.values[id(node)] = self._finish(node, value)
+        self.value = self.values[id(expr.node)]
+
+    def _operand(self, node: Node, arg: Node) -> Any:
+        value = self.values[id(arg)]
+        if self._noise is None or self._centre is None or node.op in _EXACT or arg.op in PREDICATES:
+            return value
+        there = self._centre.values[id(arg)]
+        many = isinstance(value, list)
+        moved = [
+            b + _disturbed(a - b, a, self._noise.uniform(-1, 1, size=2))
+            for a, b in (zip(value, there, strict=True) if many else [(value, there)])
+        ]
+        if arg.is_real:
+            moved = [number.real for number in moved]
+        return moved if many else moved[0]
 
     def _leaf(self, node: Node, inputs: Mapping[str, Any]) -> Any:
         if isinstance(node.data, ParameterSpec):
