@@ -77,6 +77,7 @@ class Exact:
         self.margins: list[Any] = []
         self.history: list[tuple[Any, Any]] = []
         self._noise, self._centre = noise, centre
+        self._replica = 0 if noise is None else int(noise.integers(2**32))
         self.values: dict[int, Any] = {}
         #: Whether an imaginary part of zero may be no more than a root or logarithm that is real.
         self._soft: dict[int, bool] = {}
@@ -135,6 +136,21 @@ class Exact:
                 value = after + _disturbed(value - before, value, errors[2:])
             self.history.append((exact, value))
         return value.real if node.is_real else value
+
+    def backward(self, node: Node, entries: list[Any]) -> list[Any]:
+        """What elimination solves in truth: each entry is wrong by a share of the largest one."""
+        if self._noise is None:
+            return entries
+        largest = max(abs(entry) for entry in entries)
+        # The same errors at all points of a difference, whatever else is drawn in between.
+        place = np.frombuffer(node.digest, dtype=np.uint32).tolist()
+        rng = np.random.default_rng([*place, len(entries), self._replica])
+        plain = all(mpc(entry).imag == 0 for entry in entries)
+        moved = []
+        for entry in entries:
+            r, s = (largest * NOISE * mpf(float(x)) for x in rng.uniform(-1, 1, size=2))
+            moved.append(entry + r if plain else entry + mpc(r, s))
+        return moved
 
     def apart(self, distance: Any) -> None:
         """Note how far the event is from a singular point or a jump."""
@@ -277,6 +293,7 @@ def _product(at: Exact, node: Node, a: Any, b: Any) -> Any:
 
 def _solve(at: Exact, node: Node, a: Any, b: Any) -> Any:
     n = len(b)
+    a, b = at.backward(node, a), at.backward(node, b)
     rows = [[*a[i * n : (i + 1) * n], b[i]] for i in range(n)]
     for k in range(n):
         pivot = max(range(k, n), key=lambda i: abs(rows[i][k]))
