@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.node import PREDICATES, Node, Shape, make
+from laddu_dask.expr.parameters import ParameterSpec
 
 _INT32 = 2**31
 #: Largest system of linear equations; elimination is unrolled in the kernel.
@@ -26,6 +27,12 @@ def constant(value: complex | float) -> Node:
         value = value.real
     number = float(value)
     return make("const", data=number, is_real=True, is_nonnegative=is_positive_or_zero(number))
+
+
+def parameter(spec: ParameterSpec) -> Node:
+    """A parameter; a fixed one is known not to be negative, or not."""
+    nonnegative = spec.fixed and is_positive_or_zero(spec.initial)
+    return make("parameter", data=spec, is_real=True, is_nonnegative=nonnegative)
 
 
 def is_positive_or_zero(number: float) -> bool:
@@ -346,22 +353,40 @@ def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
     """
     if all(new is old for new, old in zip(args, node.args, strict=True)):
         return node
-    op, data = node.op, node.data
+    return operation(node.op, args, node.data)
+
+
+def operation(op: str, args: tuple[Node, ...], data: Hashable) -> Node:
+    """A node by the name of its operation, with every check of shapes and kinds.
+
+    Raises
+    ------
+    ExpressionError
+        Unknown operation, or operands that it refuses.
+    TypeError
+        Wrong number of operands, or data of a wrong type.
+    """
     if op == "pow":
-        assert isinstance(data, int)
-        return power(args[0], data)
+        (a,) = args
+        return power(a, _integer(data))
     if op == "element":
-        assert isinstance(data, int)
-        return _item(args[0], data)
+        (a,) = args
+        flat = _integer(data)
+        if not 0 <= flat < math.prod(a.shape) or not a.shape:
+            raise fail("element", f"there is no element {flat}", a)
+        return _item(a, flat)
     if op == "matrix":
-        columns = node.shape[1]
+        if not isinstance(data, tuple) or len(data) != 2 or math.prod(data) != len(args):
+            raise TypeError(f"{len(args)} elements do not fill the shape {data!r}")
+        columns = max(data[1], 1)
         return matrix(tuple(args[i : i + columns] for i in range(0, len(args), columns)))
     if op == "vector":
         return vector(args)
     if op in {"named", "tagged"}:
-        return label(op, args[0], data)
+        (a,) = args
+        return label(op, a, data)
     if op in {"real", "imag", "conj"}:
-        return part(op, args[0])
+        return part(op, *args)
     if op in {"complex", "atan2"}:
         return binary_real(op, *args)
     if op in {"minimum", "maximum"}:
@@ -370,9 +395,23 @@ def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
         return logical(op, *args)
     if op in PREDICATES:
         return compare(op, *args)
-    return _BY_NAME[op](*args) if op in _BY_NAME else unary(op, *args)
+    if op in _BY_NAME:
+        return _BY_NAME[op](*args)
+    if op not in _UNARY:
+        raise ExpressionError(f"there is no operation {op!r}", operation=op, shapes=[])
+    return unary(op, *args)
 
 
+def _integer(data: Hashable) -> int:
+    if not isinstance(data, int) or isinstance(data, bool):
+        raise TypeError(f"needs an integer, got {data!r}")
+    return data
+
+
+#: Functions of one scalar.
+_UNARY = frozenset({"sqrt", "exp", "log", "norm_sqr", "abs"}) | frozenset(
+    {"sin", "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh"}
+)
 _BY_NAME: dict[str, Callable[..., Node]] = {
     "add": add,
     "sub": sub,

@@ -11,6 +11,7 @@ import numpy as np
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import build
+from laddu_dask.expr.exchange import from_json, to_json
 from laddu_dask.expr.node import Node, Shape
 from laddu_dask.expr.projection import project_node
 from laddu_dask.expr.text import equation, tree
@@ -409,6 +410,21 @@ class Expr:
     def project(self, tags: str | Iterable[str]) -> Expr:
         """Keep the parts with one of these tags; see `laddu_dask.expr.project`."""
         return Expr.of(project_node(self.node, tags))
+
+    def to_json(self) -> str:
+        """The graph as JSON text; see `laddu_dask.expr.exchange`."""
+        return to_json(self.node)
+
+    @classmethod
+    def from_json(cls, text: str) -> Expr:
+        """The expression of a text made by `to_json`.
+
+        Raises
+        ------
+        ExpressionError
+            The text is no such table; names the node and the rule that it breaks.
+        """
+        return cls.of(from_json(text))
 
     def tree(self) -> str:
         """Indented listing of the graph, shared parts shown once."""

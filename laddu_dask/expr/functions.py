@@ -12,7 +12,7 @@ from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import build
 from laddu_dask.expr.expression import Expr, Predicate, as_expr, as_node
 from laddu_dask.expr.node import make
-from laddu_dask.expr.parameters import ParameterSpec, define_parameter
+from laddu_dask.expr.parameters import define_parameter
 from laddu_dask.expr.projection import project_node, tags_of
 
 P4_COMPONENTS = ("e", "px", "py", "pz")
@@ -29,12 +29,7 @@ def parameter(name: str, **options: Any) -> Expr:
         `initial`, `bounds`, `fixed`, `periodic`, `scale`, `unit`, `latex`, `description`; see
         `laddu_dask.expr.parameters.define_parameter` for meaning, defaults and errors.
     """
-    return _parameter(define_parameter(name, **options))
-
-
-def _parameter(spec: ParameterSpec) -> Expr:
-    nonnegative = spec.fixed and build.is_positive_or_zero(spec.initial)
-    return Expr.of(make("parameter", data=spec, is_real=True, is_nonnegative=nonnegative))
+    return Expr.of(build.parameter(define_parameter(name, **options)))
 
 
 def cparameter(

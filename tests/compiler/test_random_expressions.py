@@ -170,3 +170,19 @@ def test_reductions_differentiate_what_the_events_do(transform: Transform) -> No
         return {name: at[name] for name in model.layout.names}
 
     run()
+
+
+@settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(scalars())
+def test_any_expression_comes_back_from_json(expr: Expr) -> None:
+    """EX-13: the very node, and equal text for equal graphs."""
+    text = expr.to_json()
+    again = Expr.from_json(text)
+    assert again.node is expr.node
+    assert again.to_json() == text
