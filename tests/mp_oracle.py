@@ -1,9 +1,10 @@
 """Expression graphs in multiprecision: values, derivatives and how well conditioned they are.
 
-`Exact` follows the graph at one event with 60 digits. All else comes from evaluating it again:
-derivatives are central differences, whose step of 1e-18 leaves 30 digits, and conditioning is what
-a relative error of 1e-25 in every literal, input and intermediate result does to a number, divided
-by 1e-25. A computation in double precision may be wrong by a few times 1e-16 of that.
+`Exact` follows the graph at one event with 150 digits. All else comes from evaluating it again:
+derivatives are central differences with a step of 1e-18, and conditioning is what a relative error
+of 1e-25 in every literal, input and intermediate result does to a number, divided by 1e-25. The
+digits are enough for what such an error does to a difference of numbers as large as 1e100. A
+computation in double precision may be wrong by a few times 1e-16 of the conditioning.
 
 Multiprecision numbers have no signed zero, so a value on a cut with an imaginary part of zero is
 taken from above, and only where that zero stems from roots and logarithms of real values.
@@ -20,7 +21,7 @@ from mpmath import mp, mpc, mpf
 from laddu_dask.expr import Expr, Node, ParameterSpec
 from laddu_dask.expr.node import PREDICATES, walk
 
-DIGITS = 60
+DIGITS = 150
 STEP = 1e-18
 NOISE = 1e-25
 REPLICAS = 4
