@@ -54,9 +54,9 @@ def regrouped(
 @pytest.mark.parametrize(
     ("run", "examples", "depth"),
     [
-        pytest.param(written("interpreter"), 60, 5, id="written-interpreter"),
+        pytest.param(written("interpreter"), 40, 5, id="written-interpreter"),
         pytest.param(written("cpu"), 20, 5, id="written-compiled"),
-        pytest.param(regrouped, 60, 4, id="regrouped"),
+        pytest.param(regrouped, 40, 4, id="regrouped"),
     ],
 )
 def test_random_expressions_against_multiprecision(run: Run, examples: int, depth: int) -> None:
