@@ -1,7 +1,7 @@
 """An independent evaluator of expression graphs, the truth that other evaluators are tested by.
 
 It walks the graph once, operands first, and does with NumPy exactly what each node says: nothing is
-rewritten, folded or reordered. Two rules make its results a definition:
+rewritten, folded or reordered. Three rules make its results a definition:
 
 * Values of real kind are float64 arrays all the way, the others complex128. A real operand of a
   complex operation acts on the real and the imaginary part separately (C99, annex G): it is not
@@ -9,6 +9,8 @@ rewritten, folded or reordered. Two rules make its results a definition:
   branch cuts.
 * A node whose kind is not real gives a complex array even where its operands are real: the square
   root of -4.0 is 2i, the logarithm of -1.0 is i pi.
+* A zero imaginary part that only roots and logarithms of real values have brought in is +0: were
+  their arguments known to be positive, there would be none.
 
 A value with no event in it (literals, parameters) has one column and is broadcast over events.
 """
@@ -60,6 +62,7 @@ def evaluate(
     columns = {name: np.asarray(column) for name, column in (columns or {}).items()}
     values: dict[int, Array] = {}
     used: list[int] = [1]
+    unsigned: dict[int, bool] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for node in walk(expr.node):
@@ -71,6 +74,11 @@ def evaluate(
             else:
                 operands = [values[id(arg)] for arg in node.args]
                 values[id(node)] = _kind(node, _OPERATIONS[node.op](node, *operands))
+            unsigned[id(node)] = node.is_real or (
+                node.op not in {"const", "complex"} and all(unsigned[id(arg)] for arg in node.args)
+            )
+            if unsigned[id(node)] and _is_complex(values[id(node)]):
+                values[id(node)] = _pair(values[id(node)].real, values[id(node)].imag + 0.0)
     events = max(used) if 0 not in used else 0
     result = np.broadcast_to(values[id(expr.node)], (*expr.node.shape, events)).copy()
     return result if isinstance(expr, Predicate) else result.astype(np.complex128)

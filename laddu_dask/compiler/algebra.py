@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from laddu_dask.compiler.assumptions import Assumptions, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER
-from laddu_dask.compiler.literals import is_one, literal_power, times
+from laddu_dask.compiler.literals import is_one, literal_power, times, underflows
 from laddu_dask.compiler.powers import half_turns
 
 #: Operations that give a real value of real operands.
@@ -219,12 +219,15 @@ class Algebra:
         """Product; exponents of one sign add up, ``z conj(z)`` becomes ``|z|**2``."""
         literal: complex | float = 1.0
         powers: dict[tuple[Term, bool], int] = {}
+        lost = False
 
         def absorb(term: Term) -> None:
-            nonlocal literal
+            nonlocal literal, lost
             k, found = self.factors(term)
             if not is_one(k):
-                literal = times(literal, k)
+                product = times(literal, k)
+                lost = lost or (underflows(product) and not (underflows(k) or literal == 0))
+                literal = product
             for base, exponent in found:
                 key = (base, exponent > 0)
                 powers[key] = powers.get(key, 0) + exponent
@@ -234,6 +237,8 @@ class Algebra:
         self._pair_conjugates(powers, absorb)
         self._even_powers(powers, absorb)
         parts = [self.raised(base, exponent) for (base, _), exponent in powers.items()]
+        if lost and parts:
+            literal = math.nan  # what is multiplied between them may be large: only as written
         if literal == 0 and self._assume_finite(parts):
             return self.lit(0.0)
         if not parts:
@@ -304,12 +309,18 @@ class Algebra:
         if folded is not None:
             return self.lit(folded)
         if base.op == "mul":
-            return self.mul([self.pow(arg, exponent) for arg in base.args])
+            return self.mul([self._kept(arg, self.pow(arg, exponent)) for arg in base.args])
         if base.op == "pow":
             return self.pow(base.args[0], base.exponent * exponent)
         if base.op in {"sqrt", "abs"} and abs(exponent) >= 2:
             return self.mul([self.make("pow", (base,), exponent)])
         return self.make("pow", (base,), exponent)
+
+    def _kept(self, factor: Term, power: Term) -> Term:
+        """The power of a factor; NaN, which asks for the written form, if it is a lost literal."""
+        k, result = factor.literal, power.literal
+        lost = k is not None and result is not None and underflows(result) and not underflows(k)
+        return self.lit(math.nan) if lost else power
 
     # parts -----------------------------------------------------------------------------------
 
@@ -342,7 +353,7 @@ class Algebra:
         if isinstance(term.data, complex):
             return self.lit(term.data.real * term.data.real + term.data.imag * term.data.imag)
         if term.op == "mul":
-            return self.mul([self.norm_sqr(arg) for arg in term.args])
+            return self.mul([self._kept(arg, self.norm_sqr(arg)) for arg in term.args])
         if term.op == "pow":
             return self.pow(self.norm_sqr(term.args[0]), term.exponent)
         if term.op == "conj":

@@ -16,6 +16,7 @@ from laddu_dask.compiler.assumptions import Check, Guard, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph
 from laddu_dask.compiler.literals import times
 from laddu_dask.compiler.pairs import Pair
+from laddu_dask.compiler.presence import REAL, forms, positive_zero
 
 _ONE = 1.0
 _DEEPEST_DISTRIBUTION = 4
@@ -310,6 +311,15 @@ def _unary(function: Callable[[Graph, Pair], Pair]) -> Callable[[Grouping, Term]
     return lambda self, term: function(self.graph, self._pair(term.args[0]))
 
 
+def _angle(self: Grouping, term: Term) -> Pair:
+    y, x = (pairs.re(self.graph, self._pair(arg)) for arg in term.args)
+    # Real factors have left the imaginary part, and give its zeros a sign anew.
+    for base, _ in self.algebra.factors(term.args[0])[1]:
+        if base.op == "im" and forms(self.graph, self._pair(base.args[0])) & REAL:
+            y = positive_zero(self.graph, y)
+    return Pair(self.graph.call("atan2", y, x), None)
+
+
 def _extreme(self: Grouping, term: Term) -> Pair:
     a, b = (pairs.re(self.graph, self._pair(arg)) for arg in term.args)
     return Pair(pairs.extreme(self.graph, term.op, a, b), None)
@@ -330,7 +340,7 @@ _RULES: dict[str, Callable[[Grouping, Term], Pair]] = {
     ),
     "conj": _unary(pairs.conj),
     "re": _unary(lambda g, a: Pair(pairs.re(g, a), None)),
-    "im": _unary(lambda g, a: Pair(pairs.im(g, a), None)),
+    "im": _unary(lambda g, a: Pair(pairs.im(g, pairs.above(g, a)), None)),
     "norm_sqr": _unary(lambda g, a: Pair(pairs.norm_sqr(g, a), None)),
     "exp": _unary(pairs.exp),
     "sin": _unary(pairs.sin),
@@ -353,10 +363,7 @@ _RULES: dict[str, Callable[[Grouping, Term], Pair]] = {
     "log": lambda self, term: pairs.log(
         self.graph, self._pair(term.args[0]), nonnegative=term.data is True
     ),
-    "atan2": lambda self, term: Pair(
-        self.graph.call("atan2", *(pairs.re(self.graph, self._pair(arg)) for arg in term.args)),
-        None,
-    ),
+    "atan2": _angle,
     "complex": lambda self, term: Pair(
         pairs.re(self.graph, self._pair(term.args[0])),
         pairs.re(self.graph, self._pair(term.args[1])),

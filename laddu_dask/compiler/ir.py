@@ -96,6 +96,8 @@ class Graph:
     def __init__(self) -> None:
         self.ops: list[Instruction] = []
         self.kinds: list[int] = []
+        #: Forms of pairs of values, see `laddu_dask.compiler.presence`.
+        self.forms: dict[tuple[int | None, int | None], int] = {}
         self._known: dict[tuple[object, ...], int] = {}
 
     def emit(self, op: str, *args: int, payload: Payload = None) -> int:

@@ -10,6 +10,11 @@ def is_one(value: complex | float) -> bool:
     return value == 1
 
 
+def underflows(value: complex | float) -> bool:
+    """Whether a literal is zero or too small to have all digits."""
+    return abs(value) < 2.0**-1022
+
+
 def times(a: complex | float, b: complex | float) -> complex | float:
     """Product of literals; a part that is +0 is absent and stays so, as it does in programs."""
     if is_one(a) or is_one(b):

@@ -82,7 +82,7 @@ def _root(function: Callable[..., Pair]) -> Rule:
 
 
 def _imag(g: Graph, a: Pair) -> Pair:
-    return Pair(pairs.im(g, a), None)
+    return Pair(pairs.im(g, pairs.above(g, a)), None)
 
 
 def _real(g: Graph, a: Pair) -> Pair:

@@ -10,6 +10,18 @@ import math
 from typing import NamedTuple
 
 from laddu_dask.compiler.ir import Graph
+from laddu_dask.compiler.presence import (
+    BOTH,
+    IMAGINARY,
+    REAL,
+    declare,
+    forms,
+    of_function,
+    of_partly_real,
+    of_product,
+    of_sum,
+    positive_zero,
+)
 
 
 class Pair(NamedTuple):
@@ -41,6 +53,17 @@ def im(g: Graph, a: Pair) -> int:
     return g.const(0.0) if a.im is None else a.im
 
 
+def above(g: Graph, a: Pair) -> Pair:
+    """The value as functions with cuts and callers read it: parts that may be absent are no -0."""
+    found = g.forms.get(a, BOTH)
+    if found == BOTH:
+        return a
+    return Pair(
+        positive_zero(g, re(g, a)) if found & IMAGINARY else a.re,
+        positive_zero(g, im(g, a)) if found & REAL else a.im,
+    )
+
+
 def _sum(g: Graph, a: int | None, b: int | None) -> int | None:
     if a is None or b is None:
         return b if a is None else a
@@ -59,32 +82,45 @@ def _product(g: Graph, a: int | None, b: int | None) -> int | None:
 
 def add(g: Graph, a: Pair, b: Pair) -> Pair:
     """``a + b``."""
-    return Pair(_sum(g, a.re, b.re), _sum(g, a.im, b.im))
+    total = Pair(_sum(g, a.re, b.re), _sum(g, a.im, b.im))
+    if g.forms:
+        declare(g, total, of_sum(forms(g, a), forms(g, b)))
+    return total
 
 
 def sub(g: Graph, a: Pair, b: Pair) -> Pair:
     """``a - b``."""
-    return Pair(_difference(g, a.re, b.re), _difference(g, a.im, b.im))
+    total = Pair(_difference(g, a.re, b.re), _difference(g, a.im, b.im))
+    if g.forms:
+        declare(g, total, of_sum(forms(g, a), forms(g, b)))
+    return total
 
 
 def neg(g: Graph, a: Pair) -> Pair:
     """``-a``."""
-    return Pair(None if a.re is None else g.neg(a.re), None if a.im is None else g.neg(a.im))
+    opposite = Pair(None if a.re is None else g.neg(a.re), None if a.im is None else g.neg(a.im))
+    declare(g, opposite, forms(g, a))
+    return opposite
 
 
 def conj(g: Graph, a: Pair) -> Pair:
     """Complex conjugate."""
-    return Pair(a.re, None if a.im is None else g.neg(a.im))
+    mirrored = Pair(a.re, None if a.im is None else g.neg(a.im))
+    declare(g, mirrored, forms(g, a))
+    return mirrored
 
 
 def mul(g: Graph, a: Pair, b: Pair) -> Pair:
     """``a b``."""
     if not _is_literal(g, a) or not _is_literal(g, b):
         a, b = _imaginary(g, a), _imaginary(g, b)
-    return Pair(
+    product = Pair(
         _difference(g, _product(g, a.re, b.re), _product(g, a.im, b.im)),
         _sum(g, _product(g, a.re, b.im), _product(g, a.im, b.re)),
     )
+    if g.forms:
+        declare(g, product, of_product(forms(g, a), forms(g, b)))
+    return product
 
 
 def _is_literal(g: Graph, a: Pair) -> bool:
@@ -109,6 +145,13 @@ def norm_sqr(g: Graph, a: Pair) -> int:
 
 def div(g: Graph, a: Pair, b: Pair) -> Pair:
     """``a / b``, by ``a conj(b) / |b|**2`` when b is complex."""
+    quotient = _quotient(g, a, b)
+    if g.forms:
+        declare(g, quotient, of_product(forms(g, a), forms(g, b)))
+    return quotient
+
+
+def _quotient(g: Graph, a: Pair, b: Pair) -> Pair:
     if b.im is None:
         below = re(g, b)
         return Pair(
@@ -120,9 +163,9 @@ def div(g: Graph, a: Pair, b: Pair) -> Pair:
             None if a.im is None else g.div(a.im, b.im),
             None if a.re is None else g.neg(g.div(a.re, b.im)),
         )
-    above = mul(g, a, conj(g, b))
+    upper = mul(g, a, conj(g, b))
     inverse = g.div(g.const(1.0), norm_sqr(g, b))
-    return Pair(_product(g, above.re, inverse), _product(g, above.im, inverse))
+    return Pair(_product(g, upper.re, inverse), _product(g, upper.im, inverse))
 
 
 def power(g: Graph, a: Pair, exponent: int) -> Pair:
@@ -155,12 +198,16 @@ def sqrt(g: Graph, a: Pair, *, nonnegative: bool) -> Pair:
             return Pair(g.call("sqrt", x), None)
         zero = g.const(0.0)
         negative = g.emit("lt", x, zero)
-        return Pair(
+        root = Pair(
             g.call("sqrt", g.select(negative, zero, x)),
             g.call("sqrt", g.select(negative, g.neg(x), zero)),
         )
-    parts = re(g, a), im(g, a)
-    return Pair(g.call("csqrt_re", *parts), g.call("csqrt_im", *parts))
+        declare(g, root, REAL | IMAGINARY)
+        return root
+    root = _cut(g, "csqrt", a)
+    if forms(g, a) & REAL:
+        declare(g, root, REAL | IMAGINARY | BOTH)
+    return root
 
 
 def log(g: Graph, a: Pair, *, nonnegative: bool) -> Pair:
@@ -172,9 +219,14 @@ def log(g: Graph, a: Pair, *, nonnegative: bool) -> Pair:
         zero = g.const(0.0)
         negative = g.emit("lt", x, zero)
         modulus = g.select(negative, g.neg(x), x)
-        return Pair(g.call("log", modulus), g.select(negative, g.const(math.pi), zero))
+        value = Pair(g.call("log", modulus), g.select(negative, g.const(math.pi), zero))
+        declare(g, value, REAL | BOTH)
+        return value
     half = g.mul(g.const(0.5), g.call("log", norm_sqr(g, a)))
-    return Pair(half, g.call("atan2", im(g, a), re(g, a)))
+    side = above(g, a)
+    value = Pair(half, g.call("atan2", im(g, side), re(g, side)))
+    declare(g, value, of_partly_real(forms(g, a)))
+    return value
 
 
 def exp(g: Graph, a: Pair) -> Pair:
@@ -185,7 +237,9 @@ def exp(g: Graph, a: Pair) -> Pair:
     if a.re is None:
         return Pair(cosine, sine)
     size = g.call("exp", a.re)
-    return Pair(g.mul(size, cosine), g.mul(size, sine))
+    value = Pair(g.mul(size, cosine), g.mul(size, sine))
+    declare(g, value, of_function(forms(g, a)))
+    return value
 
 
 def _of_sum(g: Graph, a: Pair, functions: tuple[str, str, str, str]) -> Pair:
@@ -194,7 +248,9 @@ def _of_sum(g: Graph, a: Pair, functions: tuple[str, str, str, str]) -> Pair:
     if a.im is None:
         return Pair(g.call(f, re(g, a)), None)
     x, y = re(g, a), a.im
-    return Pair(g.mul(g.call(f, x), g.call(h, y)), g.mul(g.call(slope, x), g.call(k, y)))
+    value = Pair(g.mul(g.call(f, x), g.call(h, y)), g.mul(g.call(slope, x), g.call(k, y)))
+    declare(g, value, of_function(forms(g, a)))
+    return value
 
 
 def sin(g: Graph, a: Pair) -> Pair:
@@ -221,11 +277,21 @@ def _analytic(g: Graph, function: str, x: int, y: int) -> Pair:
     return Pair(g.call(f"{function}_re", x, y), g.call(f"{function}_im", x, y))
 
 
+def _cut(g: Graph, function: str, a: Pair) -> Pair:
+    """A function with a cut along the real axis."""
+    side = above(g, a)
+    value = _analytic(g, function, re(g, side), im(g, side))
+    declare(g, value, of_partly_real(forms(g, a)))
+    return value
+
+
 def tanh(g: Graph, a: Pair) -> Pair:
     """Hyperbolic tangent."""
     if a.im is None:
         return Pair(g.call("tanh", re(g, a)), None)
-    return _analytic(g, "ctanh", re(g, a), a.im)
+    value = _analytic(g, "ctanh", re(g, a), a.im)
+    declare(g, value, of_function(forms(g, a)))
+    return value
 
 
 def tan(g: Graph, a: Pair) -> Pair:
@@ -233,18 +299,23 @@ def tan(g: Graph, a: Pair) -> Pair:
     if a.im is None:
         return Pair(g.call("tan", re(g, a)), None)
     turned = _analytic(g, "ctanh", g.neg(a.im), re(g, a))
-    return Pair(turned.im, g.neg(re(g, turned)))
+    value = Pair(turned.im, g.neg(re(g, turned)))
+    declare(g, value, of_function(forms(g, a)))
+    return value
 
 
 def asin(g: Graph, a: Pair) -> Pair:
     """Principal arc sine; complex also for a real value, beyond one from above the cut."""
-    return _analytic(g, "casin", re(g, a), im(g, a))
+    return _cut(g, "casin", a)
 
 
 def atan(g: Graph, a: Pair) -> Pair:
     """Principal arc tangent: ``-i atanh(i z)``."""
-    turned = _analytic(g, "catanh", g.neg(im(g, a)), re(g, a))
-    return Pair(turned.im, g.neg(re(g, turned)))
+    side = above(g, a)
+    turned = _analytic(g, "catanh", g.neg(im(g, side)), re(g, side))
+    value = Pair(turned.im, g.neg(re(g, turned)))
+    declare(g, value, of_function(forms(g, a)))
+    return value
 
 
 def modulus(g: Graph, a: Pair) -> int:
@@ -264,4 +335,6 @@ def extreme(g: Graph, op: str, a: int, b: int) -> int:
 def select(g: Graph, condition: int, a: Pair, b: Pair) -> Pair:
     """`a` where the condition holds, else `b`."""
     imaginary = None if a.im is None and b.im is None else g.select(condition, im(g, a), im(g, b))
-    return Pair(g.select(condition, re(g, a), re(g, b)), imaginary)
+    chosen = Pair(g.select(condition, re(g, a), re(g, b)), imaginary)
+    declare(g, chosen, of_sum(forms(g, a), forms(g, b)))
+    return chosen

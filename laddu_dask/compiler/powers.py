@@ -10,6 +10,7 @@ import math
 from laddu_dask.compiler import pairs
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.pairs import Pair
+from laddu_dask.compiler.presence import BOTH, IMAGINARY, REAL, declare, forms, of_partly_real
 
 
 def half_turns(exponent: float) -> complex:
@@ -30,6 +31,8 @@ def power(g: Graph, a: Pair, b: Pair, *, nonnegative: bool) -> Pair:
     """
     if a.im is None and b.im is None:
         return _real(g, pairs.re(g, a), pairs.re(g, b), nonnegative=nonnegative)
+    found = of_partly_real(forms(g, a), forms(g, b))
+    a = pairs.above(g, a)
     r = pairs.re(g, a) if nonnegative else pairs.modulus(g, a)
     p = pairs.re(g, b)
     zero, one = g.const(0.0), g.const(1.0)
@@ -51,7 +54,9 @@ def power(g: Graph, a: Pair, b: Pair, *, nonnegative: bool) -> Pair:
         turn = g.mul(b.im, g.call("log", g.select(vanishes, one, r)))
         phase = turn if phase is None else g.add(phase, turn)
     assert phase is not None
-    return Pair(g.mul(size, g.call("cos", phase)), g.mul(size, g.call("sin", phase)))
+    value = Pair(g.mul(size, g.call("cos", phase)), g.mul(size, g.call("sin", phase)))
+    declare(g, value, found)
+    return value
 
 
 def _real(g: Graph, x: int, p: int, *, nonnegative: bool) -> Pair:
@@ -67,7 +72,9 @@ def _real(g: Graph, x: int, p: int, *, nonnegative: bool) -> Pair:
     else:
         angle = g.mul(g.const(math.pi), p)
         cosine, sine = g.call("cos", angle), g.call("sin", angle)
-    return Pair(
+    value = Pair(
         g.mul(size, g.select(negative, cosine, one)),
         g.select(negative, g.mul(size, sine), zero),
     )
+    declare(g, value, REAL | IMAGINARY | BOTH)
+    return value

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from laddu_dask.compiler import branches, elimination, pairs
 from laddu_dask.compiler.ir import PARAMETER, Graph
 from laddu_dask.compiler.pairs import Pair
+from laddu_dask.compiler.presence import declare, forms, of_partly_real
 
 #: Operations on whole systems.
 SYSTEMS = frozenset({"solve", "solve_adjoint"})
@@ -34,7 +35,11 @@ def emit(g: Graph, matrix: Sequence[Pair], rhs: Sequence[Pair]) -> list[Pair]:
     if all(part is None or g.literal(part) is not None for entry in system for part in entry):
         return elimination.solve(g, elimination.factorize(g, rows(matrix)), rhs)
     args = tuple(part for entry in system for part in (pairs.re(g, entry), pairs.im(g, entry)))
-    return _solution(g, "solve", args)
+    solution = _solution(g, "solve", args)
+    found = of_partly_real(*(forms(g, entry) for entry in system))
+    for entry in solution:
+        declare(g, entry, found)
+    return solution
 
 
 def _solution(g: Graph, op: str, args: tuple[int, ...]) -> list[Pair]:

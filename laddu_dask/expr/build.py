@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.node import PREDICATES, Node, Shape, make
+from laddu_dask.expr.parameters import ParameterSpec
 
 _INT32 = 2**31
 #: Largest system of linear equations; elimination is unrolled in the kernel.
@@ -25,6 +27,12 @@ def constant(value: complex | float) -> Node:
         value = value.real
     number = float(value)
     return make("const", data=number, is_real=True, is_nonnegative=is_positive_or_zero(number))
+
+
+def parameter(spec: ParameterSpec) -> Node:
+    """A parameter; a fixed one is known not to be negative, or not."""
+    nonnegative = spec.fixed and is_positive_or_zero(spec.initial)
+    return make("parameter", data=spec, is_real=True, is_nonnegative=nonnegative)
 
 
 def is_positive_or_zero(number: float) -> bool:
@@ -76,6 +84,17 @@ def _broadcast(operation: str, a: Node, b: Node) -> Shape:
     if a.shape and b.shape and a.shape != b.shape:
         raise fail(operation, "shapes differ", a, b)
     return a.shape or b.shape
+
+
+def fold(operation: str, step: Callable[[Node, Node], Node], operands: Sequence[Node]) -> Node:
+    """Operands joined from left to right; there has to be one."""
+    if not operands:
+        raise ExpressionError(
+            f"{operation}: no operands, so that the shape is unknown; start from a number",
+            operation=operation,
+            shapes=[],
+        )
+    return functools.reduce(step, operands)
 
 
 def add(a: Node, b: Node) -> Node:
@@ -230,21 +249,35 @@ def matrix(rows: tuple[tuple[Node, ...], ...]) -> Node:
     )
 
 
+class ElementIndexError(ExpressionError, IndexError):
+    """An index beyond the end, by which iteration, unpacking and `reversed` know where to stop."""
+
+
 def element(a: Node, *index: int) -> Node:
     """One element of a vector or matrix; negative indices count from the end."""
     if len(index) != len(a.shape) or not a.shape:
         raise fail("element", f"index {index} does not fit", a)
     flat = 0
     for i, size in zip(index, a.shape, strict=True):
-        position = i + size if i < 0 else i
-        if not 0 <= position < size:
-            raise ExpressionError(
-                f"element: index {i} is out of range for {describe_shape(a.shape)}",
-                operation="element",
-                shapes=[a.shape],
-            )
-        flat = flat * size + position
+        flat = flat * size + _position(a, i, size)
     return _item(a, flat)
+
+
+def row(a: Node, index: int) -> Node:
+    """One row of a matrix, as a vector."""
+    rows, columns = a.shape
+    first = _position(a, index, rows) * columns
+    return vector(tuple(_item(a, first + column) for column in range(columns)))
+
+
+def _position(a: Node, index: int, size: int) -> int:
+    if not -size <= index < size:
+        raise ElementIndexError(
+            f"element: index {index} is out of range for {describe_shape(a.shape)}",
+            operation="element",
+            shapes=[a.shape],
+        )
+    return index % size
 
 
 def _item(a: Node, flat: int) -> Node:
@@ -320,22 +353,40 @@ def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
     """
     if all(new is old for new, old in zip(args, node.args, strict=True)):
         return node
-    op, data = node.op, node.data
+    return operation(node.op, args, node.data)
+
+
+def operation(op: str, args: tuple[Node, ...], data: Hashable) -> Node:
+    """A node by the name of its operation, with every check of shapes and kinds.
+
+    Raises
+    ------
+    ExpressionError
+        Unknown operation, or operands that it refuses.
+    TypeError
+        Wrong number of operands, or data of a wrong type.
+    """
     if op == "pow":
-        assert isinstance(data, int)
-        return power(args[0], data)
+        (a,) = args
+        return power(a, _integer(data))
     if op == "element":
-        assert isinstance(data, int)
-        return _item(args[0], data)
+        (a,) = args
+        flat = _integer(data)
+        if not 0 <= flat < math.prod(a.shape) or not a.shape:
+            raise fail("element", f"there is no element {flat}", a)
+        return _item(a, flat)
     if op == "matrix":
-        columns = node.shape[1]
+        if not isinstance(data, tuple) or len(data) != 2 or math.prod(data) != len(args):
+            raise TypeError(f"{len(args)} elements do not fill the shape {data!r}")
+        columns = max(data[1], 1)
         return matrix(tuple(args[i : i + columns] for i in range(0, len(args), columns)))
     if op == "vector":
         return vector(args)
     if op in {"named", "tagged"}:
-        return label(op, args[0], data)
+        (a,) = args
+        return label(op, a, data)
     if op in {"real", "imag", "conj"}:
-        return part(op, args[0])
+        return part(op, *args)
     if op in {"complex", "atan2"}:
         return binary_real(op, *args)
     if op in {"minimum", "maximum"}:
@@ -344,9 +395,23 @@ def rebuild(node: Node, args: tuple[Node, ...]) -> Node:
         return logical(op, *args)
     if op in PREDICATES:
         return compare(op, *args)
-    return _BY_NAME[op](*args) if op in _BY_NAME else unary(op, *args)
+    if op in _BY_NAME:
+        return _BY_NAME[op](*args)
+    if op not in _UNARY:
+        raise ExpressionError(f"there is no operation {op!r}", operation=op, shapes=[])
+    return unary(op, *args)
 
 
+def _integer(data: Hashable) -> int:
+    if not isinstance(data, int) or isinstance(data, bool):
+        raise TypeError(f"needs an integer, got {data!r}")
+    return data
+
+
+#: Functions of one scalar.
+_UNARY = frozenset({"sqrt", "exp", "log", "norm_sqr", "abs"}) | frozenset(
+    {"sin", "cos", "tan", "asin", "atan", "sinh", "cosh", "tanh"}
+)
 _BY_NAME: dict[str, Callable[..., Node]] = {
     "add": add,
     "sub": sub,

@@ -11,6 +11,7 @@ import numpy as np
 
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import build
+from laddu_dask.expr.exchange import from_json, to_json
 from laddu_dask.expr.node import Node, Shape
 from laddu_dask.expr.projection import project_node
 from laddu_dask.expr.text import equation, tree
@@ -315,11 +316,11 @@ class Expr:
     def acos(self) -> Expr:
         """Arc cosine of the real part, in [0, pi]; beyond +-1 it clamps, NaN stays NaN.
 
-        Built as ``atan2(Re sqrt(1 - x**2), x)``, so cosines that rounding has pushed past one give
-        0 or pi.
+        Built as ``atan2(Re sqrt((1 - x) (1 + x)), x)``, so cosines that rounding has pushed past
+        one give 0 or pi, and no digit is lost close to one.
         """
         x = self.real()
-        return Expr.of(build.binary_real("atan2", (1 - x * x).sqrt().node, x.node))
+        return Expr.of(build.binary_real("atan2", ((1 - x) * (1 + x)).sqrt().node, x.node))
 
     def conj(self) -> Expr:
         """Complex conjugate."""
@@ -360,18 +361,28 @@ class Expr:
     # vectors and matrices ------------------------------------------------------------------
 
     def __len__(self) -> int:
-        if len(self.shape) != 1:
-            raise TypeError(f"a {build.describe_shape(self.shape)} expression has no length")
+        """Number of elements of a vector, of rows of a matrix."""
+        if not self.shape:
+            raise TypeError("a scalar expression has no length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Expr]:
         return iter([self[i] for i in range(len(self))])
 
-    def __getitem__(self, index: int) -> Expr:
+    def __getitem__(self, index: int | tuple[int, int]) -> Expr:
+        """``v[i]`` of a vector; ``m[i]``, a row, and ``m[i, j]`` of a matrix.
+
+        Negative indices count from the end. One out of range is an `ExpressionError` that is an
+        `IndexError` too.
+        """
+        if isinstance(index, tuple):
+            return Expr.of(build.element(self.node, *map(operator.index, index)))
+        if len(self.shape) == 2:
+            return Expr.of(build.row(self.node, operator.index(index)))
         return Expr.of(build.element(self.node, operator.index(index)))
 
     def at(self, row: int, column: int) -> Expr:
-        """Element of a matrix."""
+        """Element of a matrix, as ``m[row, column]``."""
         return Expr.of(build.element(self.node, operator.index(row), operator.index(column)))
 
     # names and tags ------------------------------------------------------------------------
@@ -399,6 +410,21 @@ class Expr:
     def project(self, tags: str | Iterable[str]) -> Expr:
         """Keep the parts with one of these tags; see `laddu_dask.expr.project`."""
         return Expr.of(project_node(self.node, tags))
+
+    def to_json(self) -> str:
+        """The graph as JSON text; see `laddu_dask.expr.exchange`."""
+        return to_json(self.node)
+
+    @classmethod
+    def from_json(cls, text: str) -> Expr:
+        """The expression of a text made by `to_json`.
+
+        Raises
+        ------
+        ExpressionError
+            The text is no such table; names the node and the rule that it breaks.
+        """
+        return cls.of(from_json(text))
 
     def tree(self) -> str:
         """Indented listing of the graph, shared parts shown once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import cmath
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import build
 from laddu_dask.expr.expression import Expr, Predicate, as_expr, as_node
 from laddu_dask.expr.node import make
-from laddu_dask.expr.parameters import ParameterSpec, define_parameter
+from laddu_dask.expr.parameters import define_parameter
 from laddu_dask.expr.projection import project_node, tags_of
 
 P4_COMPONENTS = ("e", "px", "py", "pz")
@@ -28,12 +29,7 @@ def parameter(name: str, **options: Any) -> Expr:
         `initial`, `bounds`, `fixed`, `periodic`, `scale`, `unit`, `latex`, `description`; see
         `laddu_dask.expr.parameters.define_parameter` for meaning, defaults and errors.
     """
-    return _parameter(define_parameter(name, **options))
-
-
-def _parameter(spec: ParameterSpec) -> Expr:
-    nonnegative = spec.fixed and build.is_positive_or_zero(spec.initial)
-    return Expr.of(make("parameter", data=spec, is_real=True, is_nonnegative=nonnegative))
+    return Expr.of(build.parameter(define_parameter(name, **options)))
 
 
 def cparameter(
@@ -135,9 +131,55 @@ def vector(elements: Iterable[Any]) -> Expr:
     return Expr.of(build.vector(tuple(as_node(e) for e in elements)))
 
 
-def matrix(rows: Iterable[Iterable[Any]]) -> Expr:
-    """A matrix from its rows."""
-    return Expr.of(build.matrix(tuple(tuple(as_node(e) for e in row) for row in rows)))
+def matrix(rows: Iterable[Any], shape: tuple[int, int] | None = None) -> Expr:
+    """A matrix from its rows, or from its elements row by row.
+
+    Parameters
+    ----------
+    rows
+        Rows: lists of scalars, or vectors. With `shape` the elements themselves.
+    shape
+        Rows and columns that the elements fill.
+
+    Raises
+    ------
+    ExpressionError
+        No elements, rows of different lengths, or a number of elements that does not fill `shape`.
+    """
+    if shape is None:
+        return Expr.of(build.matrix(tuple(tuple(as_node(e) for e in row) for row in rows)))
+    elements = [as_node(e) for e in rows]
+    height, width = map(operator.index, shape)
+    if min(height, width) < 1 or len(elements) != height * width:
+        raise ExpressionError(
+            f"matrix: {len(elements)} elements do not fill {height} rows of {width}",
+            operation="matrix",
+            shapes=[(height, width)],
+        )
+    starts = range(0, len(elements), width)
+    return Expr.of(build.matrix(tuple(tuple(elements[i : i + width]) for i in starts)))
+
+
+def sum(terms: Iterable[Any]) -> Expr:
+    """Sum of scalars, or of vectors or matrices of one shape, from left to right.
+
+    Raises
+    ------
+    ExpressionError
+        No terms, or shapes that differ.
+    """
+    return Expr.of(build.fold("sum", build.add, [as_node(term) for term in terms]))
+
+
+def prod(factors: Iterable[Any]) -> Expr:
+    """Product of scalars, of which one may be a vector or matrix, from left to right.
+
+    Raises
+    ------
+    ExpressionError
+        No factors, or more than one that is not a scalar.
+    """
+    return Expr.of(build.fold("prod", build.mul, [as_node(factor) for factor in factors]))
 
 
 def dot(a: Any, b: Any) -> Expr:
@@ -145,6 +187,22 @@ def dot(a: Any, b: Any) -> Expr:
     left, right = as_node(a), as_node(b)
     if len(left.shape) != 1 or left.shape != right.shape:
         raise build.fail("dot", "needs two vectors of one length", left, right)
+    return Expr.of(build.matmul(left, right))
+
+
+def matvec(A: Any, v: Any) -> Expr:
+    """Matrix times vector, as ``A @ v``."""
+    left, right = as_node(A), as_node(v)
+    if (len(left.shape), len(right.shape)) != (2, 1):
+        raise build.fail("matvec", "needs a matrix and a vector", left, right)
+    return Expr.of(build.matmul(left, right))
+
+
+def matmul(A: Any, B: Any) -> Expr:
+    """Matrix times matrix, as ``A @ B``."""
+    left, right = as_node(A), as_node(B)
+    if (len(left.shape), len(right.shape)) != (2, 2):
+        raise build.fail("matmul", "needs two matrices; see also matvec and dot", left, right)
     return Expr.of(build.matmul(left, right))
 
 

@@ -377,14 +377,17 @@ def _chain(
     Summed in the order of the frontier, so that an event's gradient does not depend on the others.
     An adjoint of zero says that the event did not take a branch, whose slope may be infinite.
     """
-    total = np.zeros((adjoints.shape[1], jacobian.shape[1]), dtype=np.complex128)
-    for adjoint, slopes in zip(adjoints, jacobian, strict=True):
-        product = np.zeros_like(total)
-        np.multiply(
-            adjoint[:, np.newaxis], slopes, out=product, where=(adjoint != 0)[:, np.newaxis]
-        )
-        total += product
-    return total
+    parts = []
+    with np.errstate(all="ignore"):
+        for part in (adjoints.real, adjoints.imag):  # a complex product would make inf + NaN i
+            total = np.zeros((adjoints.shape[1], jacobian.shape[1]))
+            for adjoint, slopes in zip(part, jacobian, strict=True):
+                taken = (adjoint != 0)[:, np.newaxis]
+                product = np.zeros_like(total)
+                total += np.multiply(adjoint[:, np.newaxis], slopes, out=product, where=taken)
+            parts.append(total)
+    gradient: npt.NDArray[np.complex128] = _complex(parts[0], parts[1])
+    return gradient
 
 
 def _as_real(values: npt.NDArray[np.complex128]) -> npt.NDArray[np.float64]:

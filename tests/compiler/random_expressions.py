@@ -16,7 +16,7 @@ from laddu_dask.expr.node import PREDICATES, walk
 Array = NDArray[Any]
 EVENTS = 48
 PARAMETERS = ("a", "b", "c")
-COLUMNS = ("x", "y", "z")
+COLUMNS = ("x", "y", "z", "k_pz")
 DEPTH = 5
 #: Relative distance from a discontinuity that counts as on it.
 NEAR = 1e-12
@@ -45,6 +45,8 @@ _UNARY = [
     lambda e: e.named("part"),
     lambda e: e.tagged("wave"),
 ]
+#: What goes with vectors and matrices, element by element.
+_ANY_SHAPE = [Expr.conj, Expr.real, Expr.imag, Expr.__neg__, lambda e: e.named("many")]
 
 
 @st.composite
@@ -52,7 +54,7 @@ def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
     """A scalar expression with every operation of the language, at most `depth` levels deep."""
     if depth == 0 or draw(st.integers(0, 9)) == 0:
         return draw(_leaves())
-    kind = draw(st.sampled_from("uuuuubbbbbbbpPPewcaAvmts"))
+    kind = draw(st.sampled_from("uuuuubbbbbbbpPPewcaAvvdmtn"))
     below = scalars(depth - 1)
     if kind == "u":
         return draw(st.sampled_from(_UNARY))(draw(below))
@@ -63,9 +65,11 @@ def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
         return draw(below) ** draw(st.integers(-3, 4))
     if kind == "P":
         base = draw(below)
-        form = draw(st.sampled_from("len"))
+        form = draw(st.sampled_from("lend"))
         if form == "l":
             return draw(st.sampled_from(_BASES)) ** base
+        if form == "d":
+            return base ** draw(scalars(min(depth - 1, 2)))
         return base ** (draw(st.sampled_from(_EXPONENTS)) if form == "n" else draw(_leaves()))
     if kind == "e":
         extreme = draw(st.sampled_from([ld.minimum, ld.maximum]))
@@ -79,29 +83,72 @@ def scalars(draw: st.DrawFn, depth: int = DEPTH) -> Expr:
     if kind == "A":
         return ld.acos(draw(below))
     if kind == "t":
-        return ld.polar_complex(draw(below), draw(below))
+        phase = draw(below)
+        return ld.cis(phase) if draw(st.booleans()) else ld.polar_complex(draw(below), phase)
+    if kind == "n":
+        return draw(st.sampled_from([ld.sum, ld.prod]))(
+            draw(st.lists(below, max_size=3, min_size=1))
+        )
     size = draw(st.integers(1, 3))
-    if kind == "v":
-        left = ld.vector([draw(scalars(depth - 2 if depth > 1 else 0)) for _ in range(size)])
-        right = ld.vector([draw(_leaves()) for _ in range(size)]) * draw(_leaves())
-        return ld.dot(left, right - left / 2) if draw(st.booleans()) else (left + right)[size - 1]
+    if kind == "d":
+        return ld.dot(draw(vectors(size, depth - 1)), draw(vectors(size, min(depth - 1, 1))))
+    if kind == "m":
+        columns = draw(st.integers(1, 2))
+        place = draw(st.integers(-size, size - 1)), draw(st.integers(0, columns - 1))
+        return draw(matrices(size, columns, depth - 1))[place]
+    return draw(vectors(size, depth - 1))[draw(st.integers(-size, size - 1))]
+
+
+@st.composite
+def vectors(draw: st.DrawFn, size: int, depth: int) -> Expr:
+    """A vector from every operation that makes one; at most one element is deep."""
+    kind = draw(st.sampled_from("eeo+*ups" if depth > 1 else "e"))
+    if kind == "e":
+        rest = [draw(_leaves()) for _ in range(size - 1)]
+        return ld.vector([draw(scalars(max(depth - 1, 0))), *rest])
+    if kind == "o":
+        return draw(matrices(2, size, depth - 1))[draw(st.integers(-2, 1))]
+    if kind == "p":
+        inner = draw(st.integers(1, 3))
+        return draw(matrices(size, inner, depth - 1)) @ draw(vectors(inner, depth - 2))
     if kind == "s":
-        system = ld.matrix([[draw(_leaves()) for _ in range(size)] for _ in range(size)])
-        first = draw(scalars(depth - 2 if depth > 1 else 0))
-        rhs = ld.vector([first, *(draw(_leaves()) for _ in range(size - 1))])
-        return ld.solve(system, rhs)[draw(st.integers(0, size - 1))]
-    matrix = ld.matrix([[draw(_leaves()) for _ in range(size)] for _ in range(2)])
-    vector = ld.vector([draw(scalars(depth - 2 if depth > 1 else 0)) for _ in range(size)])
-    if draw(st.booleans()):
-        return (matrix @ vector)[draw(st.integers(0, 1))]
-    column = ld.matrix([[draw(_leaves()), 1] for _ in range(size)])
-    return (matrix @ column).conj().at(draw(st.integers(0, 1)), 0) * vector[0]
+        return ld.solve(
+            draw(matrices(size, size, min(depth - 1, 2))), draw(vectors(size, depth - 1))
+        )
+    first = draw(vectors(size, depth - 1))
+    if kind == "u":
+        return draw(st.sampled_from(_ANY_SHAPE))(first)
+    if kind == "+":
+        other = draw(st.one_of(vectors(size, depth - 2), _leaves()))
+        return first + other if draw(st.booleans()) else other - first
+    scale = draw(scalars(min(depth - 1, 1)))
+    return first / scale if draw(st.booleans()) else scale * first
+
+
+@st.composite
+def matrices(draw: st.DrawFn, rows: int, columns: int, depth: int) -> Expr:
+    """A matrix of leaves, with one deep element, or from operations on such."""
+    kind = draw(st.sampled_from("eerp+*u" if depth > 1 else "e"))
+    if kind == "e":
+        elements = [draw(_leaves()) for _ in range(rows * columns)]
+        place = draw(st.integers(0, rows * columns - 1))
+        elements[place] = draw(scalars(max(depth - 1, 0)))
+        return ld.matrix(elements, (rows, columns))
+    if kind == "r":
+        return ld.matrix([draw(vectors(columns, min(depth - 1, 1))) for _ in range(rows)])
+    first = draw(matrices(rows, columns, depth - 1))
+    if kind == "p":
+        return first @ draw(matrices(columns, columns, 0))
+    if kind == "+":
+        return first + draw(matrices(rows, columns, 0))
+    return draw(st.sampled_from(_ANY_SHAPE))(first) if kind == "u" else first * draw(_leaves())
 
 
 def _leaves() -> st.SearchStrategy[Expr]:
     return st.one_of(
         st.sampled_from(PARAMETERS).map(ld.parameter),
-        st.sampled_from(COLUMNS).map(ld.scalar),
+        st.sampled_from(COLUMNS[:3]).map(ld.scalar),
+        st.just(ld.p4_component("k", "pz")),
         st.sampled_from(_LITERALS).map(Expr),
         st.just(ld.parameter("held", fixed=0.375)),
     )
@@ -126,7 +173,7 @@ def conditions(draw: st.DrawFn, depth: int) -> ld.Predicate:
 def columns(seed: int) -> dict[str, Array]:
     """Events of both signs, most of order one."""
     rng = np.random.default_rng(seed)
-    return {name: rng.normal(size=EVENTS) * [1, 1, 3][i] for i, name in enumerate(COLUMNS)}
+    return {name: rng.normal(size=EVENTS) * [1, 1, 3, 0.5][i] for i, name in enumerate(COLUMNS)}
 
 
 def point(seed: int) -> dict[str, float]:

@@ -29,7 +29,87 @@ def clamped(function: Callable[[float], float]) -> Callable[[complex, complex], 
     return lambda x, y: function(min(max(x.real, -1.0), 1.0))
 
 
+def above(z: complex) -> complex:
+    """The value without a sign of its zeros: on a cut it counts as continued from above."""
+    return complex(z.real + 0.0, z.imag + 0.0)
+
+
+def height(x: Any) -> Any:
+    """Of either sign, and complex for negative x."""
+    return 1.25 - 2 * (x.sqrt() if isinstance(x, ld.Expr) else cmath.sqrt(x))
+
+
+def chosen(x: Any, y: Any) -> Any:
+    """Where y > 0 one sum of roots, else another."""
+    if isinstance(x, ld.Expr):
+        return ld.where(y > 0, -1 - x.sqrt(), height(x))
+    return -1 - cmath.sqrt(x) if y.real > 0 else height(x)
+
+
+def system(x: ld.Expr) -> ld.Expr:
+    """Solution -x.sqrt()/2 - 0.1 of an equation with roots in it."""
+    rhs = ld.vector([-x.sqrt() / 2 - 0.1, 0.0])
+    return ld.solve(ld.matrix([[1.0, 0.0], [x.sqrt(), 2.0]]), rhs)[0]
+
+
+#: Functions with cuts of values that are complex by type and lie on the cut for x > 0.
+ON_CUTS: dict[str, tuple[Build, Callable[[complex, complex], complex]]] = {
+    "log of a root": (lambda x, y: height(x).log(), lambda x, y: cmath.log(above(height(x)))),
+    "root of a root": (lambda x, y: height(x).sqrt(), lambda x, y: cmath.sqrt(above(height(x)))),
+    "power of a root": (lambda x, y: height(x) ** 0.3, lambda x, y: above(height(x)) ** 0.3),
+    "power by a root": (
+        lambda x, y: height(x) ** (x / 5e8).sqrt(),
+        lambda x, y: above(height(x)) ** cmath.sqrt(x / 5e8),
+    ),
+    "root of a logarithm": (
+        lambda x, y: (-(x + 0.5).log()).sqrt(),
+        lambda x, y: cmath.sqrt(above(-cmath.log(x + 0.5))),
+    ),
+    "root of a power": (
+        lambda x, y: (-((x + 0.1) ** 0.25)).sqrt(),
+        lambda x, y: cmath.sqrt(above(-(complex(x + 0.1) ** 0.25))),
+    ),
+    "root of a product": (
+        lambda x, y: (-(x.sqrt() * (x - 1.25).sqrt())).sqrt(),
+        lambda x, y: cmath.sqrt(above(-(cmath.sqrt(x) * cmath.sqrt(x - 1.25)))),
+    ),
+    "root of a quotient": (
+        lambda x, y: (-(x.sqrt() / (x - 1.25).sqrt())).sqrt(),
+        lambda x, y: cmath.sqrt(above(-(cmath.sqrt(x) / cmath.sqrt(x - 1.25)))),
+    ),
+    "logarithm of a turned root": (
+        lambda x, y: (1j * (-(x - 0.01).sqrt()).conj()).log(),
+        lambda x, y: cmath.log(above(1j * (-cmath.sqrt(x - 0.01)).conjugate())),
+    ),
+    "root of an exponential": (
+        lambda x, y: (-(x / 1e8).sqrt().exp()).sqrt(),
+        lambda x, y: cmath.sqrt(above(-cmath.exp(cmath.sqrt(x / 1e8)))),
+    ),
+    "root of a tangent": (
+        lambda x, y: (-(x / 1e9).sqrt().tan() - 1).sqrt(),
+        lambda x, y: cmath.sqrt(above(-cmath.tan(cmath.sqrt(x / 1e9)) - 1)),
+    ),
+    "root of a root of a root": (
+        lambda x, y: (-height(x).sqrt()).sqrt(),
+        lambda x, y: cmath.sqrt(above(-cmath.sqrt(above(height(x))))),
+    ),
+    "root of a choice": (
+        lambda x, y: chosen(x, y).sqrt(),
+        lambda x, y: cmath.sqrt(above(chosen(x, y))),
+    ),
+    "root of a solution": (
+        lambda x, y: system(x).sqrt(),
+        lambda x, y: cmath.sqrt(above(-cmath.sqrt(x) / 2 - 0.1)),
+    ),
+    "angle of a root": (
+        lambda x, y: ld.atan2((-0.1 - x.sqrt()).imag(), (-0.1 - x.sqrt()).real()),
+        lambda x, y: cmath.phase(above(-0.1 - cmath.sqrt(x))),
+    ),
+}
+
+
 CASES: dict[str, tuple[Build, Callable[[complex, complex], complex]]] = {
+    **ON_CUTS,
     **{
         f"{name} complex": (
             lambda x, y, name=name: getattr(ld.complex(x, y), name)(),

@@ -118,7 +118,7 @@ def test_batches_of_a_data_set_ignore_its_fragments(
 
 
 def test_rechunking_example() -> None:
-    """DA-07: 10 rows, chunk 4 gives 4, 4, 2."""
+    """AX-52, DA-07: 10 rows, chunk 4 gives 4, 4, 2."""
     data = Dataset.from_arrays(scalars={"x": np.arange(10)})
     assert [len(batch.weights) for batch in data.batches(["x"], 4)] == [4, 4, 2]
 

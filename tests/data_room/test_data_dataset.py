@@ -121,7 +121,7 @@ def test_sum_of_weights_is_correctly_rounded() -> None:
 
 
 def test_bytes_per_event() -> None:
-    """MP-07: one four-momentum, two scalars and the weight are 56 bytes; without weight 48."""
+    """AX-49, MP-07: one four-momentum, two scalars and a weight are 56 bytes; without it 48."""
     columns = ["k_e", "k_px", "k_py", "k_pz", "x", "y"]
     arrays: dict[str, Any] = {"p4s": {"k": np.zeros((1, 4))}, "scalars": {"x": [0.0], "y": [0.0]}}
     assert Dataset.from_arrays(**arrays, weights=[1.0]).source_bytes_per_event(columns) == 56

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fractions
 import math
 import operator
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -67,7 +68,7 @@ def test_comparisons_with_numbers_on_both_sides(number: Any) -> None:
 
 
 def test_every_comparison_with_nan_is_false() -> None:
-    """AX-53: also !=, unlike IEEE."""
+    """AX-53, T-65: also !=, unlike IEEE."""
     columns = {"x": np.array([1.0, math.nan])}
     np.testing.assert_array_equal(evaluate(X != 2, columns), [True, False])
     np.testing.assert_array_equal(evaluate(~(X == X), columns), [False, True])
@@ -235,7 +236,20 @@ def test_power_limits() -> None:
         (lambda: ld.matrix([[]]), "matrix", []),
         (lambda: V[3], "element", [(3,)]),
         (lambda: V[-4], "element", [(3,)]),
-        (lambda: M[0], "element", [(2, 3)]),
+        (lambda: M[2], "element", [(2, 3)]),
+        (lambda: M[0, 3], "element", [(2, 3)]),
+        (lambda: V[0, 0], "element", [(3,)]),
+        (lambda: ld.matmul(M, V), "matmul", [(2, 3), (3,)]),
+        (lambda: ld.matmul(M, M), "matmul", [(2, 3), (2, 3)]),
+        (lambda: ld.matvec(V, M), "matvec", [(3,), (2, 3)]),
+        (lambda: ld.matvec(M, ld.vector([1, 2])), "matmul", [(2, 3), (2,)]),
+        (lambda: ld.matrix([1, 2, X], (2, 2)), "matrix", [(2, 2)]),
+        (lambda: ld.matrix([], (0, 2)), "matrix", [(0, 2)]),
+        (lambda: ld.matrix([V, M], (1, 2)), "matrix", [(3,), (2, 3)]),
+        (lambda: ld.sum([]), "sum", []),
+        (lambda: ld.prod([]), "prod", []),
+        (lambda: ld.sum([V, M]), "add", [(3,), (2, 3)]),
+        (lambda: ld.prod([V, 2, V]), "multiply", [(3,), (3,)]),
         (lambda: M.at(2, 0), "element", [(2, 3)]),
         (lambda: V.at(0, 0), "element", [(3,)]),
         (lambda: X[0], "element", [()]),
@@ -289,15 +303,68 @@ def test_sequence_protocol() -> None:
     first, second, third = V
     assert (first.node, second.node) == (V[0].node, V[-2].node)
     assert third.node is V[2].node is V[np.int64(2)].node
-    assert M.at(-1, -1).node is M.at(1, 2).node
-    for expr in (X, M):
-        with pytest.raises(TypeError, match="no length"):
-            len(expr)
-        with pytest.raises(TypeError):
-            list(expr)
-    for index in (0.0, "0", slice(0, 1), None):
+    assert M.at(-1, -1).node is M.at(1, 2).node is M[1, 2].node is M[-1, -1].node
+    with pytest.raises(TypeError, match="no length"):
+        len(X)
+    with pytest.raises(TypeError):
+        list(X)
+    for index in (0.0, "0", slice(0, 1), None, (0.0, 0)):
         with pytest.raises(TypeError):
             V[index]  # type: ignore[index]
+
+
+def test_rows_of_a_matrix() -> None:
+    """A matrix is a sequence of its rows, each a vector."""
+    assert len(M) == 2
+    first, second = M
+    assert first.shape == (3,)
+    assert first.node is M[0].node is M[-2].node
+    for i, row in enumerate(M):
+        for j, element in enumerate(row):
+            np.testing.assert_array_equal(
+                evaluate(element, COLUMNS, POINT), evaluate(M.at(i, j), COLUMNS, POINT)
+            )
+    np.testing.assert_array_equal(evaluate(second, COLUMNS, POINT), evaluate(M, COLUMNS, POINT)[1])
+    assert ld.matrix(M).shape == M.shape
+    assert ld.matrix([*V, *V], (2, 3)).node is ld.matrix([V, V]).node
+
+
+@pytest.mark.parametrize("get", [lambda i: V[i], lambda i: M[i], lambda i: M[0, i]])
+def test_an_index_out_of_range_is_an_index_error_too(get: Callable[[int], Any]) -> None:
+    """So that whatever steps through indices, as `reversed` and old iteration do, comes to an end.
+
+    A worker may raise it: it survives pickling.
+    """
+    for index in (3, -4, 2**70):
+        with pytest.raises(IndexError, match=f"element: index {index} is out of range") as caught:
+            get(index)
+        assert isinstance(caught.value, ld.ExpressionError)
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert isinstance(again, IndexError)
+        assert again.operation == "element"
+    assert [e.node for e in reversed(V)] == [V[2].node, V[1].node, V[0].node]
+
+
+def test_sums_and_products_of_many() -> None:
+    """From left to right, whatever they are summed from; one operand is itself."""
+    x, p = COLUMNS["x"], POINT["p"]
+    assert ld.sum([X, P, 2]).node is (X + P + 2).node
+    assert ld.sum(V).node is (V[0] + V[1] + V[2]).node
+    assert ld.prod(iter([X, P, 2])).node is (X * P * 2).node
+    assert ld.sum([X]).node is ld.prod([X]).node is X.node
+    assert ld.sum(M).node is (M[0] + M[1]).node
+    np.testing.assert_array_equal(
+        evaluate(ld.prod([2, V, X]), COLUMNS, POINT), 2 * x * [x, [p, p], [2, 2]]
+    )
+    long = ld.sum(X * k for k in range(10_000)) + ld.prod([X] * 10_000)
+    assert long.is_real
+
+
+def test_named_products() -> None:
+    """matvec and matmul are @ for operands of one kind."""
+    assert ld.matvec(M, V).node is (M @ V).node
+    square = ld.matrix([[1, X], [P, 2]])
+    assert ld.matmul(square, M).node is (square @ M).node
 
 
 def test_conditions_have_no_truth_value() -> None:

@@ -39,7 +39,7 @@ def reference(backend: Any) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(("storage", "partitions", "chunk"), CUTS)
 def test_partitions_storage_and_chunks_compiled(storage: Any, partitions: int, chunk: Any) -> None:
-    """DK-15 with the compiled kernels, two threads."""
+    """DK-15, T-04 with the compiled kernels, two threads."""
     execution = ld.Execution(
         backend="cpu", storage=storage, partitions=partitions, chunk_events=chunk, threads=2
     )
