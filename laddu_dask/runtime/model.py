@@ -386,8 +386,7 @@ def _chain(
                 product = np.zeros_like(total)
                 total += np.multiply(adjoint[:, np.newaxis], slopes, out=product, where=taken)
             parts.append(total)
-    gradient: npt.NDArray[np.complex128] = _complex(parts[0], parts[1])
-    return gradient
+    return complex_rows(parts[0], parts[1])
 
 
 def _as_real(values: npt.NDArray[np.complex128]) -> npt.NDArray[np.float64]:

@@ -182,7 +182,7 @@ def reduce_partition(
     kernel = get_backend(recipe.backend).compile(program, "reduce")
     sums = [Accumulator(program.n_outputs) for _ in frontiers]
     for chunk in partition.chunks():
-        block = chunk.events if len(sums) == 1 else _block_events(len(chunk.columns) + 1)
+        block = chunk.events if len(sums) == 1 else _block_events(recipe.programs.n_cached + 1)
         for start in range(0, chunk.events, block):
             stop = min(start + block, chunk.events)
             for frontier, accumulator in zip(frontiers, sums, strict=True):
