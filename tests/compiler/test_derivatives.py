@@ -112,7 +112,9 @@ def test_forward_equals_reverse(grouped: bool, transform: Any) -> None:
             moved = gradient(reverse, inputs[1], vector * (1 + 2.0**-52))
             sound &= np.abs(moved - expected).max(axis=1, initial=0.0) <= 1e-14 * size
             sound &= np.isfinite(expected).all(axis=1)
-            wrong = sound & ~(np.abs(found - expected).max(axis=1, initial=0.0) <= 1e-12 * size)
+            # Where terms cancel to zero in every derivative, their rounding is all there is.
+            allowed = 1e-12 * size + 1e-15 * (1 + np.abs(truth.values))
+            wrong = sound & ~(np.abs(found - expected).max(axis=1, initial=0.0) <= allowed)
         assert not wrong.any(), (expr, found[wrong], expected[wrong])
         compared[:] += int(sound.sum()), EVENTS
 
