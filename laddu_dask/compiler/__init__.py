@@ -9,11 +9,19 @@ from laddu_dask.compiler.integral import (
     IntegralForm,
     SeparableIntegral,
     compile_integral,
+    integrate,
     probe_integral,
 )
 from laddu_dask.compiler.invariants import Invariants
 from laddu_dask.compiler.layout import ParameterLayout
-from laddu_dask.compiler.model import Candidate, compile_candidates, compile_model, probe_model
+from laddu_dask.compiler.model import (
+    Candidate,
+    compile_candidates,
+    compile_form,
+    compile_model,
+    probe_model,
+)
+from laddu_dask.compiler.normal_form import NormalForm, columns_read, require_scalar
 from laddu_dask.compiler.probe import Probe
 from laddu_dask.compiler.program import Program
 
@@ -26,16 +34,21 @@ __all__ = [
     "Facts",
     "IntegralForm",
     "Invariants",
+    "NormalForm",
     "ParameterLayout",
     "Probe",
     "Program",
     "SeparableIntegral",
     "Transform",
+    "columns_read",
     "compile_candidates",
+    "compile_form",
     "compile_integral",
     "compile_model",
     "event_cost",
+    "integrate",
     "probe_integral",
     "probe_model",
     "propose",
+    "require_scalar",
 ]

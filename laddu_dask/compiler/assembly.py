@@ -10,7 +10,7 @@ from laddu_dask.compiler import pairs
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.columns import choose_columns
 from laddu_dask.compiler.event_programs import EventPrograms
-from laddu_dask.compiler.invariants import Invariants, split_invariants
+from laddu_dask.compiler.invariants import Invariants, forward, pullback
 from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lowered import Lowered
@@ -53,47 +53,76 @@ def assemble(
     `load` is given for regrouped graphs: the cost of a column, see `choose_columns`. Without it
     every event value that meets parameters is kept.
     """
-    graph, accepted = lowered.graph, lowered.accepted
-    guarded: set[int] = set()
-    values, reached = _outputs(graph, lowered.root, transform, guarded)
-    # `complex` differentiates two roots; a frontier value that only one of them reads has no
-    # adjoint from the other, which is an exact zero.
-    differentiated = sorted({value for found in reached for value in found})
-    if accepted is not None:
-        nothing = graph.const(math.nan)
-        values = [graph.select(accepted, value, nothing) for value in values]
-    rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
-    outputs = [*values, *rows]
-    loads = boundary(graph, outputs, PARAMETER)
-    frontier = differentiated + [value for value in loads if value not in set(differentiated)]
-    parameters = {value: i for i, value in enumerate(frontier)}
-    met = boundary(graph, outputs, EVENT)
-    cached = met if load is None else choose_columns(graph, met, load)
-    inputs = {value: i for i, value in enumerate(cached)}
-    checks, guards = list(dict.fromkeys(lowered.checks)), list(dict.fromkeys(lowered.guards))
-    # Values that meet parameters are checked for their range, also those that are not kept.
-    checked = [value for check in checks for value in (check.value, check.other)]
-    prepared = list(dict.fromkeys(v for v in (*cached, *met, *checked) if v is not None))
-    place = {value: row for row, value in enumerate(prepared)}
-    columns = columns_below(graph, prepared)
-    # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
-    optional = [
-        i
-        for i, value in enumerate(differentiated)
-        if guarded.issuperset(found[value] for found in reached if value in found)
-    ]
-    programs = EventPrograms(
-        columns=columns,
-        prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
-        value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
-        gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
-        n_cached=len(cached),
-        checks=tuple(check.moved(place.__getitem__) for check in checks),
-        regrouped=load is not None,
-        ranged=() if load is None else tuple(place[value] for value in met),
-    )
-    invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
-    return CompiledModel(layout, invariants, programs)
+    return Draft(lowered, transform, load).compiled(layout)
+
+
+class Draft:
+    """The event programs of a form, without the parameter-only one, which no choice needs.
+
+    Parameters
+    ----------
+    lowered, transform, load
+        See `assemble`.
+    """
+
+    def __init__(self, lowered: Lowered, transform: Transform, load: float | None) -> None:
+        graph, accepted = lowered.graph.branch(), lowered.accepted
+        guarded: set[int] = set()
+        values, reached = _outputs(graph, lowered.root, transform, guarded)
+        # `complex` differentiates two roots; a frontier value that only one of them reads has no
+        # adjoint from the other, which is an exact zero.
+        differentiated = sorted({value for found in reached for value in found})
+        if accepted is not None:
+            nothing = graph.const(math.nan)
+            values = [graph.select(accepted, value, nothing) for value in values]
+        rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
+        outputs = [*values, *rows]
+        known = set(differentiated)
+        loads = boundary(graph, outputs, PARAMETER)
+        frontier = differentiated + [value for value in loads if value not in known]
+        parameters = {value: i for i, value in enumerate(frontier)}
+        met = boundary(graph, outputs, EVENT)
+        cached = met if load is None else choose_columns(graph, met, load)
+        inputs = {value: i for i, value in enumerate(cached)}
+        checks = list(dict.fromkeys(lowered.checks))
+        # Values that meet parameters are checked for their range, also those that are not kept.
+        checked = [value for check in checks for value in (check.value, check.other)]
+        prepared = list(dict.fromkeys(v for v in (*cached, *met, *checked) if v is not None))
+        place = {value: row for row, value in enumerate(prepared)}
+        columns = columns_below(graph, prepared)
+        # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
+        self._optional = tuple(
+            i
+            for i, value in enumerate(differentiated)
+            if guarded.issuperset(found[value] for found in reached if value in found)
+        )
+        self._lowered, self._graph = lowered, graph
+        self._differentiated, self._frontier = tuple(differentiated), frontier
+        self.programs = EventPrograms(
+            columns=columns,
+            prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
+            value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
+            gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
+            n_cached=len(cached),
+            checks=tuple(check.moved(place.__getitem__) for check in checks),
+            regrouped=load is not None,
+            ranged=() if load is None else tuple(place[value] for value in met),
+        )
+
+    def compiled(self, layout: ParameterLayout) -> CompiledModel:
+        """With the parameter-only program."""
+        known, key = self._lowered.pullbacks, (self._differentiated, self._optional)
+        if key not in known:
+            known[key] = pullback(self._graph, *key, layout)
+        guards = list(dict.fromkeys(self._lowered.guards))
+        invariants = Invariants(
+            forward(self._graph, self._frontier, guards, layout),
+            known[key],
+            len(layout.names),
+            len(self._differentiated),
+            tuple(guard.property for guard in guards),
+        )
+        return CompiledModel(layout, invariants, self.programs)
 
 
 def _outputs(

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from laddu_dask.compiler.algebra import Algebra, Term
-from laddu_dask.compiler.assembly import CompiledModel, Transform, assemble
+from laddu_dask.compiler.assembly import CompiledModel, Draft, Transform, assemble
 from laddu_dask.compiler.assumptions import Assumptions
 from laddu_dask.compiler.cost import LOAD, cost
-from laddu_dask.compiler.forms import regrouped_forms
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.layout import ParameterLayout
-from laddu_dask.compiler.lower import lower
 from laddu_dask.compiler.lowered import Lowered
-from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.normal_form import NormalForm, as_written, require_scalar
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.specialize import event_values
-from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.expression import Expr
 
 
@@ -68,63 +64,48 @@ def compile_model(
     ExpressionError
         The expression is not a scalar.
     """
-    if expr.shape:
-        raise ExpressionError(
-            f"a model must be a scalar, got shape {expr.shape}; pick an element or use norm_sqr()",
-            operation="model",
-            shapes=[expr.shape],
-        )
-    layout = ParameterLayout.of(expr.node)
-    if assumptions is None:
-        graph, (root,) = lower(expr.node)
-        return assemble(Lowered(graph, root), transform, layout)
-    algebra, term = normalize(expr.node, assumptions)
-    return compile_term(algebra, term, transform, layout, load=load)
+    if assumptions is not None:
+        return compile_form(NormalForm(expr, assumptions), transform, load=load)
+    require_scalar(expr)
+    return assemble(as_written(expr), transform, ParameterLayout.of(expr.node))
 
 
-def compile_term(
-    algebra: Algebra,
-    term: Term,
-    transform: Transform,
-    layout: ParameterLayout,
-    *,
-    load: float = LOAD,
+def compile_form(form: NormalForm, transform: Transform, *, load: float = LOAD) -> CompiledModel:
+    """The same of a normal form."""
+    return cheapest(form.forms, transform, form.layout, load=load)
+
+
+def cheapest(
+    forms: Mapping[str, Lowered], transform: Transform, layout: ParameterLayout, *, load: float
 ) -> CompiledModel:
-    """The cheapest form of a term in normal form.
+    """Compile the cheapest of several forms.
 
     The choice does not depend on `load`, or bits would.
     """
-    forms = regrouped_forms(algebra, term)
-    candidates = _ranked(forms, transform, layout)
-    best = min(candidates, key=lambda candidate: candidate.cost)
+    if load != LOAD and len(forms) == 1:
+        (only,) = forms.values()
+        return assemble(only, transform, layout, load=load)
+    drafts = {name: Draft(form, transform, LOAD) for name, form in forms.items()}
+    best = min(drafts, key=lambda name: cost(drafts[name].programs))
     if load == LOAD:
-        return best.model
-    return assemble(forms[best.name], transform, layout, load=load)
+        return drafts[best].compiled(layout)
+    return assemble(forms[best], transform, layout, load=load)
 
 
-def compile_candidates(
-    expr: Expr, transform: Transform, assumptions: Assumptions
-) -> list[Candidate]:
-    """Every form that was considered, to explain the choice; `compile_model` takes the cheapest."""
-    layout = ParameterLayout.of(expr.node)
-    return _ranked(regrouped_forms(*normalize(expr.node, assumptions)), transform, layout)
-
-
-def probe_term(algebra: Algebra, term: Term) -> list[tuple[Graph, list[int]]]:
-    """Event values of a term that facts may be about."""
-    return [(form.graph, event_values(form)) for form in regrouped_forms(algebra, term).values()]
-
-
-def probe_model(expr: Expr, assumptions: Assumptions) -> Probe:
-    """The same of an expression, as a program."""
-    return probe(probe_term(*normalize(expr.node, assumptions)))
-
-
-def _ranked(
-    forms: Mapping[str, Lowered], transform: Transform, layout: ParameterLayout
-) -> list[Candidate]:
+def compile_candidates(form: NormalForm, transform: Transform) -> list[Candidate]:
+    """Every form that was considered, to explain the choice; `compile_form` takes the cheapest."""
     candidates = []
-    for name, form in forms.items():
-        model = assemble(form, transform, layout, load=LOAD)
+    for name, lowered in form.forms.items():
+        model = assemble(lowered, transform, form.layout, load=LOAD)
         candidates.append(Candidate(name, model, cost(model.programs)))
     return candidates
+
+
+def probe_forms(forms: Mapping[str, Lowered]) -> list[tuple[Graph, list[int]]]:
+    """Event values of several forms that facts may be about."""
+    return [(form.graph, event_values(form)) for form in forms.values()]
+
+
+def probe_model(form: NormalForm) -> Probe:
+    """The same of a whole expression, as a program."""
+    return probe(probe_forms(form.forms))
