@@ -9,6 +9,7 @@ from laddu_dask.compiler.integral import (
     IntegralForm,
     SeparableIntegral,
     compile_integral,
+    integrate,
     probe_integral,
 )
 from laddu_dask.compiler.invariants import Invariants
@@ -17,10 +18,12 @@ from laddu_dask.compiler.model import (
     Candidate,
     compile_candidates,
     compile_elements,
+    compile_form,
     compile_model,
     probe_model,
 )
 from laddu_dask.compiler.modes import Autodiff
+from laddu_dask.compiler.normal_form import NormalForm, columns_read, require_scalar
 from laddu_dask.compiler.probe import Probe
 from laddu_dask.compiler.program import Program
 
@@ -34,17 +37,22 @@ __all__ = [
     "Facts",
     "IntegralForm",
     "Invariants",
+    "NormalForm",
     "ParameterLayout",
     "Probe",
     "Program",
     "SeparableIntegral",
     "Transform",
+    "columns_read",
     "compile_candidates",
     "compile_elements",
+    "compile_form",
     "compile_integral",
     "compile_model",
     "event_cost",
+    "integrate",
     "probe_integral",
     "probe_model",
     "propose",
+    "require_scalar",
 ]

@@ -14,12 +14,12 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from laddu_dask.compiler.assumptions import Assumptions, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER
 from laddu_dask.compiler.literals import is_one, literal_power, times, underflows
 from laddu_dask.compiler.powers import half_turns
+from laddu_dask.compiler.terms import Factor, Term
 
 #: Operations that give a real value of real operands.
 _KEEPS_REAL = frozenset(
@@ -35,56 +35,11 @@ _POLYNOMIAL = frozenset(
     {"add", "mul", "conj", "re", "im", "norm_sqr", "complex", "abs", "minimum", "maximum"}
 )
 
-Factor = tuple["Term", int]
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Term:
-    """A value in normal form; identity is equality.
-
-    Attributes
-    ----------
-    op
-        ``literal parameter column add mul pow power sqrt log exp sin cos tan asin atan sinh cosh
-        tanh atan2 abs minimum maximum conj re im norm_sqr complex where solve`` and the
-        conditions ``lt le eq and or not``. ``pow`` has an integer exponent.
-    args
-        Operands.
-    data
-        Literal, name or exponent; for sqrt, log and power whether the argument (the base) is real
-        and not negative; for solve the component and the number of unknowns.
-    kind
-        Dependency class.
-    real
-        Real by construction.
-    digest
-        Content digest; the order of operands.
-    """
-
-    op: str
-    args: tuple[Term, ...]
-    data: object
-    kind: int
-    real: bool
-    digest: bytes = field(repr=False)
-
-    @property
-    def literal(self) -> complex | float | None:
-        """The number, if this is a literal."""
-        return self.value if self.op == "literal" else None
-
-    @property
-    def value(self) -> complex | float:
-        """The number of a literal."""
-        assert isinstance(self.data, (float, complex))
-        return self.data
-
-    @property
-    def exponent(self) -> int:
-        """The exponent of an integer power."""
-        assert self.op == "pow"
-        assert isinstance(self.data, int)
-        return self.data
+#: Sums and products with more operands stay one operand of another: to open each of n partial sums
+#: that have other users too would take n**2 operands.
+_LONG = 16
+#: Counting stops here; operands that are shared at every level would give numbers without end.
+_MOST_CONJUGATES = 1 << 30
 
 
 class Algebra:
@@ -115,6 +70,23 @@ class Algebra:
         self.relied: set[tuple[Term, Property]] = set()
         self.reasons: dict[Term, tuple[Term, Property]] = {}
         self._known_real: set[Term] = set()
+        self._conjugates: dict[Term, Term] = {}
+        self._counts: dict[Term, int] = {}
+
+    def copy(self) -> Algebra:
+        """An algebra of the same terms, whose later terms and assumptions are its own."""
+        new = Algebra(self.assumptions)
+        for name in (
+            "assumed",
+            "relied",
+            "reasons",
+            "_known_real",
+            "_conjugates",
+            "_counts",
+            "_known",
+        ):
+            setattr(new, name, getattr(self, name).copy())
+        return new
 
     # construction ----------------------------------------------------------------------------
 
@@ -180,7 +152,7 @@ class Algebra:
         stack = list(terms)[::-1]
         while stack:
             term = stack.pop()
-            if term.op == "add":
+            if term.op == "add" and len(term.args) <= _LONG:
                 stack.extend(reversed(term.args))
             elif term.literal is not None:
                 constant = term.literal if constant is None else constant + term.literal
@@ -205,10 +177,12 @@ class Algebra:
         literal: complex | float = 1.0
         found: list[Factor] = []
         for arg in term.args:
-            if arg.literal is not None:
-                literal = arg.literal
+            if arg.op == "literal":
+                literal = arg.value
+            elif arg.op == "pow":
+                found.append((arg.args[0], arg.exponent))
             else:
-                found += self.factors(arg)[1]
+                found.append((arg, 1))
         return literal, found
 
     def raised(self, base: Term, exponent: int) -> Term:
@@ -223,7 +197,8 @@ class Algebra:
 
         def absorb(term: Term) -> None:
             nonlocal literal, lost
-            k, found = self.factors(term)
+            whole = term.op == "mul" and len(term.args) > _LONG
+            k, found = (1.0, [(term, 1)]) if whole else self.factors(term)
             if not is_one(k):
                 product = times(literal, k)
                 lost = lost or (underflows(product) and not (underflows(k) or literal == 0))
@@ -309,7 +284,10 @@ class Algebra:
         if folded is not None:
             return self.lit(folded)
         if base.op == "mul":
-            return self.mul([self._kept(arg, self.pow(arg, exponent)) for arg in base.args])
+            power = {True: self.raised, False: self.pow}  # as it stands of a product in a product
+            return self.mul(
+                [self._kept(arg, power[arg.op == "mul"](arg, exponent)) for arg in base.args]
+            )
         if base.op == "pow":
             return self.pow(base.args[0], base.exponent * exponent)
         if base.op in {"sqrt", "abs"} and abs(exponent) >= 2:
@@ -326,24 +304,39 @@ class Algebra:
 
     def conj(self, term: Term) -> Term:
         """Complex conjugate, pushed to the leaves except through branch cuts."""
-        if self._is_real(term):
-            return term
+        known, stack = self._conjugates, [term]
+        while stack:  # operands first, each once: terms may be deep, and shared at every level
+            top = stack[-1]
+            if top not in known:
+                if self._is_real(top):
+                    known[top] = top
+                else:
+                    below = [arg for arg in _conjugated(top) if arg not in known]
+                    if below:
+                        stack.extend(reversed(below))
+                        continue
+                    known[top] = self._conjugate(top)
+            stack.pop()
+        return known[term]
+
+    def _conjugate(self, term: Term) -> Term:
+        known = self._conjugates
         if isinstance(term.data, complex):
             return self.lit(term.data.conjugate())
         if term.op == "conj":
             return term.args[0]
         if term.op == "add":
-            return self.add([self.conj(arg) for arg in term.args])
+            return self.add([known[arg] for arg in term.args])
         if term.op == "mul":
-            return self.make("mul", _ordered([self.conj(arg) for arg in term.args]))
+            return self.make("mul", _ordered([known[arg] for arg in term.args]))
         if term.op == "pow":
-            return self.pow(self.conj(term.args[0]), term.exponent)
+            return self.pow(known[term.args[0]], term.exponent)
         if term.op in _COMMUTES:
-            return self.make(term.op, (self.conj(term.args[0]),))
+            return self.make(term.op, (known[term.args[0]],))
         if term.op == "power" and term.data is True:
             if term in self.reasons:
                 self.relied.add(self.reasons[term])
-            return self.make("power", (term.args[0], self.conj(term.args[1])), True)
+            return self.make("power", (term.args[0], known[term.args[1]]), True)
         return self.make("conj", (term,))
 
     def norm_sqr(self, term: Term) -> Term:
@@ -352,16 +345,32 @@ class Algebra:
             return self.pow(term, 2)
         if isinstance(term.data, complex):
             return self.lit(term.data.real * term.data.real + term.data.imag * term.data.imag)
-        if term.op == "mul":
+        if term.op == "mul" and not _is_nested(term):
             return self.mul([self._kept(arg, self.norm_sqr(arg)) for arg in term.args])
         if term.op == "pow":
             return self.pow(self.norm_sqr(term.args[0]), term.exponent)
         if term.op == "conj":
             return self.norm_sqr(term.args[0])
         other = self.conj(term)
-        if other.op != "conj" and _by_conjugates(other) < _by_conjugates(term):
+        if other.op != "conj" and self._by_conjugates(other) < self._by_conjugates(term):
             term = other
         return self.make("norm_sqr", (term,))
+
+    def _by_conjugates(self, root: Term) -> tuple[int, bytes]:
+        """Order of a sum and its conjugate: the one with fewer conjugates needs fewer negations."""
+        counts, stack = self._counts, [root]
+        while stack:
+            term = stack[-1]
+            if term not in counts:
+                inner = term.args if term.op in {"add", "mul", "pow"} else ()
+                below = [arg for arg in inner if arg not in counts]
+                if below:
+                    stack.extend(below)
+                    continue
+                total = sum(counts[arg] for arg in inner) + (term.op == "conj")
+                counts[term] = min(total, _MOST_CONJUGATES)
+            stack.pop()
+        return counts[root], root.digest
 
     def absolute(self, term: Term) -> Term:
         """``|z|``, split over products and integer powers."""
@@ -370,7 +379,7 @@ class Algebra:
             return self.lit(abs(value))
         if term.op in {"abs", "norm_sqr"} or (term.op == "exp" and self._is_real(term)):
             return term
-        if term.op == "mul":
+        if term.op == "mul" and not _is_nested(term):
             return self.mul([self.absolute(arg) for arg in term.args])
         if term.op == "pow":
             return self.pow(self.absolute(term.args[0]), term.exponent)
@@ -463,18 +472,21 @@ class Algebra:
 
 
 _CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})
+_STATE = ("assumed", "relied", "reasons", "_known", "_known_real", "_conjugates", "_counts")
 
 
-def _by_conjugates(term: Term) -> tuple[int, bytes]:
-    """Order of a sum and its conjugate: the one with fewer conjugates needs fewer negations."""
-    count, stack = 0, [term]
-    while stack:
-        part = stack.pop()
-        if part.op == "conj":
-            count += 1
-        elif part.op in {"add", "mul", "pow"}:
-            stack.extend(part.args)
-    return count, term.digest
+def _is_nested(product: Term) -> bool:
+    """Whether a factor is a long product itself, which may hold another one, and so on."""
+    return any(
+        arg.op == "mul" or (arg.op == "pow" and arg.args[0].op == "mul") for arg in product.args
+    )
+
+
+def _conjugated(term: Term) -> tuple[Term, ...]:
+    """Operands whose conjugates make up that of the term."""
+    if term.op in {"add", "mul", "pow"} or term.op in _COMMUTES:
+        return term.args
+    return term.args[1:] if term.op == "power" and term.data is True else ()
 
 
 def _ordered(terms: Iterable[Term]) -> tuple[Term, ...]:

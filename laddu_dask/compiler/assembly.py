@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from laddu_dask.compiler import pairs
@@ -12,7 +12,7 @@ from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.columns import choose_columns
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt
-from laddu_dask.compiler.invariants import Invariants, split_invariants
+from laddu_dask.compiler.invariants import Invariants, forward, pullback
 from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lowered import Lowered
@@ -48,7 +48,7 @@ def modes(lowered: Lowered, transform: Transform, autodiff: Autodiff) -> tuple[M
     """The modes of differentiation that come into question for a graph."""
     if autodiff != "auto":
         return (autodiff,)
-    g, root = lowered.graph, lowered.root
+    g, root = lowered.graph.branch(), lowered.root
     roots = [pairs.re(g, root)]
     if transform == "complex":
         roots.append(pairs.im(g, root))
@@ -69,13 +69,7 @@ def assemble(
     `load` is given for regrouped graphs: the cost of a column, see `choose_columns`. Without it
     every event value that meets parameters is kept.
     """
-    graph, accepted = lowered.graph, lowered.accepted
-    guarded: set[int] = set()
-    values, reached = _outputs(graph, lowered.root, transform, guarded, mode)
-    if accepted is not None:
-        nothing = graph.const(math.nan)
-        values = [graph.select(accepted, value, nothing) for value in values]
-    return _cut_out(lowered, values, reached, guarded, layout, load)
+    return Draft(lowered, transform, load, mode).compiled(layout)
 
 
 def assemble_values(
@@ -83,55 +77,102 @@ def assemble_values(
 ) -> CompiledModel:
     """Programs of several complex values without derivatives, two rows each."""
     values = [part(graph, root) for root in roots for part in (pairs.re, pairs.im)]
-    return _cut_out(Lowered(graph, roots[0]), values, [{}], set(), layout, None)
+    cuts = _Cuts(Lowered(graph, roots[0]), graph, values, [{}], set(), None)
+    return cuts.compiled(layout)
 
 
-def _cut_out(
-    lowered: Lowered,
-    values: Sequence[int],
-    reached: Sequence[Mapping[int, int]],
-    guarded: set[int],
-    layout: ParameterLayout,
-    load: float | None,
-) -> CompiledModel:
-    """The programs that compute value rows, and derivatives by each frontier value per root."""
-    graph = lowered.graph
-    # `complex` differentiates two roots; a frontier value that only one of them reads has no
-    # adjoint from the other, which is an exact zero.
-    differentiated = sorted({value for found in reached for value in found})
-    rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
-    outputs = [*values, *rows]
-    loads = boundary(graph, outputs, PARAMETER)
-    frontier = differentiated + [value for value in loads if value not in set(differentiated)]
-    parameters = {value: i for i, value in enumerate(frontier)}
-    met = boundary(graph, outputs, EVENT)
-    cached = met if load is None else choose_columns(graph, met, load)
-    inputs = {value: i for i, value in enumerate(cached)}
-    checks, guards = list(dict.fromkeys(lowered.checks)), list(dict.fromkeys(lowered.guards))
-    # Values that meet parameters are checked for their range, also those that are not kept.
-    checked = [value for check in checks for value in (check.value, check.other)]
-    prepared = list(dict.fromkeys(v for v in (*cached, *met, *checked) if v is not None))
-    place = {value: row for row, value in enumerate(prepared)}
-    columns = columns_below(graph, prepared)
-    # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
-    optional = [
-        i
-        for i, value in enumerate(differentiated)
-        if guarded.issuperset(found[value] for found in reached if value in found)
-    ]
-    programs = EventPrograms(
-        columns=columns,
-        prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
-        value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
-        gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
-        n_cached=len(cached),
-        checks=tuple(check.moved(place.__getitem__) for check in checks),
-        regrouped=load is not None,
-        ranged=() if load is None else tuple(place[value] for value in met),
-        excerpt=Excerpt.of(graph, outputs, inputs, parameters),
-    )
-    invariants = split_invariants(graph, frontier, len(differentiated), layout, optional, guards)
-    return CompiledModel(layout, invariants, programs)
+class _Cuts:
+    """Event programs that compute value rows, and derivatives by each frontier value per root.
+
+    The parameter-only program follows when they have been chosen.
+    """
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        graph: Graph,
+        values: Sequence[int],
+        reached: Sequence[Mapping[int, int]],
+        guarded: set[int],
+        load: float | None,
+    ) -> None:
+        # `complex` differentiates two roots; a frontier value that only one of them reads has no
+        # adjoint from the other, which is an exact zero.
+        differentiated = sorted({value for found in reached for value in found})
+        rows = [found.get(value, graph.const(0.0)) for found in reached for value in differentiated]
+        outputs = [*values, *rows]
+        known = set(differentiated)
+        loads = boundary(graph, outputs, PARAMETER)
+        frontier = differentiated + [value for value in loads if value not in known]
+        parameters = {value: i for i, value in enumerate(frontier)}
+        met = boundary(graph, outputs, EVENT)
+        cached = met if load is None else choose_columns(graph, met, load)
+        inputs = {value: i for i, value in enumerate(cached)}
+        checks = list(dict.fromkeys(lowered.checks))
+        # Values that meet parameters are checked for their range, also those that are not kept.
+        checked = [value for check in checks for value in (check.value, check.other)]
+        prepared = list(dict.fromkeys(v for v in (*cached, *met, *checked) if v is not None))
+        place = {value: row for row, value in enumerate(prepared)}
+        columns = columns_below(graph, prepared)
+        # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
+        self._optional = tuple(
+            i
+            for i, value in enumerate(differentiated)
+            if guarded.issuperset(found[value] for found in reached if value in found)
+        )
+        self._lowered, self._graph = lowered, graph
+        self._differentiated, self._frontier = tuple(differentiated), frontier
+        self._excerpt = outputs, inputs, parameters
+        self.programs = EventPrograms(
+            columns=columns,
+            prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
+            value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
+            gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
+            n_cached=len(cached),
+            checks=tuple(check.moved(place.__getitem__) for check in checks),
+            regrouped=load is not None,
+            ranged=() if load is None else tuple(place[value] for value in met),
+        )
+
+    def compiled(self, layout: ParameterLayout) -> CompiledModel:
+        """With the parameter-only program, and all that derivatives of these programs need."""
+        known, key = self._lowered.pullbacks, (self._differentiated, self._optional)
+        if key not in known:
+            known[key] = pullback(self._graph, *key, layout)
+        back, curved = known[key]
+        guards = list(dict.fromkeys(self._lowered.guards))
+        ahead, moved = forward(self._graph, self._frontier, guards, layout)
+        invariants = Invariants(
+            ahead,
+            back,
+            len(layout.names),
+            len(self._differentiated),
+            (moved, curved),
+            tuple(guard.property for guard in guards),
+        )
+        excerpt = Excerpt.of(self._graph, *self._excerpt)
+        return CompiledModel(layout, invariants, replace(self.programs, excerpt=excerpt))
+
+
+class Draft(_Cuts):
+    """The event programs of a form for a transform and a mode.
+
+    Parameters
+    ----------
+    lowered, transform, load, mode
+        See `assemble`.
+    """
+
+    def __init__(
+        self, lowered: Lowered, transform: Transform, load: float | None, mode: Mode
+    ) -> None:
+        graph, accepted = lowered.graph.branch(), lowered.accepted
+        guarded: set[int] = set()
+        values, reached = _outputs(graph, lowered.root, transform, guarded, mode)
+        if accepted is not None:
+            nothing = graph.const(math.nan)
+            values = [graph.select(accepted, value, nothing) for value in values]
+        super().__init__(lowered, graph, values, reached, guarded, load)
 
 
 def _outputs(

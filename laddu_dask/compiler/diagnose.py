@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 
 from laddu_dask.compiler import pairs
-from laddu_dask.compiler.invariants import run_scalar
 from laddu_dask.compiler.lower import lower_all
 from laddu_dask.compiler.program import cut
+from laddu_dask.compiler.scalar import run_scalar
 from laddu_dask.expr import build
 from laddu_dask.expr.node import PREDICATES, Node, walk
 from laddu_dask.expr.text import equation

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.forward import tangents
-from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction
-from laddu_dask.compiler.program import Program, cut, to_compute
+from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, live
+from laddu_dask.compiler.program import Program, cut
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Excerpt:
         g = Graph()
         done = {value: _leaf(g, "column", row) for value, row in inputs.items()}
         done |= {value: _leaf(g, "parameter", index) for value, index in parameters.items()}
-        for index in to_compute(graph, outputs, done):
+        for index in live(graph, outputs, done):
             op, args, payload = graph.ops[index]
             done[index] = g.emit(op, *(done[arg] for arg in args), payload=payload)
         return cls(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from laddu_dask.compiler import pairs
-from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assumptions import Guard
 from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.packing import LEAST_REMAINDER, Packed, pack
 from laddu_dask.compiler.specialize import specialize
+from laddu_dask.compiler.terms import Term
 
 
 def regrouped_forms(algebra: Algebra, term: Term) -> dict[str, Lowered]:
@@ -16,19 +17,21 @@ def regrouped_forms(algebra: Algebra, term: Term) -> dict[str, Lowered]:
 
     What is known about the values of the events has been put in.
     """
-    kept = _form(algebra, term, distribute=False)
+    grouping = Grouping(algebra.copy(), distribute=False)
+    kept = _form(grouping, term)
     found = {"factors kept outside sums": kept}
-    distributed = _form(algebra, term, distribute=True)
-    if distributed.root != kept.root or distributed.graph.ops != kept.graph.ops:
-        found["factors distributed"] = distributed
-    packed = pack(algebra, term)
+    if grouping.distributable:
+        distributed = _form(Grouping(algebra.copy(), distribute=True), term)
+        if distributed.root != kept.root or distributed.graph.ops != kept.graph.ops:
+            found["factors distributed"] = distributed
+    own = algebra.copy()
+    packed = pack(own, term)
     if packed is not None:
-        found["incoherent sums packed"] = _packed_form(algebra, packed)
+        found["incoherent sums packed"] = _packed_form(own, packed)
     return {name: specialize(form, algebra.assumptions) for name, form in found.items()}
 
 
-def _form(algebra: Algebra, term: Term, *, distribute: bool) -> Lowered:
-    grouping = Grouping(algebra, distribute=distribute)
+def _form(grouping: Grouping, term: Term) -> Lowered:
     (root,) = grouping.lower(term)
     return Lowered(grouping.graph, root, tuple(grouping.checks), tuple(grouping.guards))
 

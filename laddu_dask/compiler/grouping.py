@@ -7,16 +7,18 @@ parameters and events is covered by few columns or few frontier values.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 from laddu_dask.compiler import pairs, powers, systems
-from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assumptions import Check, Guard, Property
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph
 from laddu_dask.compiler.literals import times
 from laddu_dask.compiler.pairs import Pair
 from laddu_dask.compiler.presence import REAL, forms, positive_zero
+from laddu_dask.compiler.terms import Term
 
 _ONE = 1.0
 _DEEPEST_DISTRIBUTION = 4
@@ -56,6 +58,15 @@ class Grouping:
         Owner of the terms.
     distribute
         Open a factor over a linear form whose other factors are not mixed.
+
+    Attributes
+    ----------
+    graph
+        The values.
+    checks, guards
+        What was taken for granted about values of events and of parameters.
+    distributable
+        Whether there was something to distribute, wanted or not.
     """
 
     def __init__(self, algebra: Algebra, *, distribute: bool) -> None:
@@ -64,8 +75,11 @@ class Grouping:
         self.graph = Graph()
         self.checks: list[Check] = []
         self.guards: list[Guard] = []
+        self.distributable = False
         self._done: dict[Term, Pair] = {}
         self._conditions: dict[Term, int] = {}
+        self._splits: dict[Term, Product] = {}
+        self._linear: dict[tuple[Term, int], bool] = {}
         self._shared: dict[tuple[tuple[Term, ...], tuple[Term, ...]], int] = {}
 
     def lower(self, *roots: Term) -> list[Pair]:
@@ -105,6 +119,12 @@ class Grouping:
     # products and sums of classes ------------------------------------------------------------
 
     def _split(self, term: Term) -> Product:
+        found = self._splits.get(term)
+        if found is None:
+            found = self._splits[term] = self._by_class(term)
+        return found
+
+    def _by_class(self, term: Term) -> Product:
         literal, factors = self.algebra.factors(term)
         groups: dict[int, list[Term]] = {PARAMETER: [], EVENT: [], MIXED: []}
         for base, exponent in factors:
@@ -125,12 +145,11 @@ class Grouping:
                     _sorted((*product.events, *outer.events)),
                     _sorted((*product.mixed, *outer.mixed)),
                 )
-            if (
-                self.distribute
-                and depth < _DEEPEST_DISTRIBUTION
-                and len(product.mixed) == 1
-                and self._is_linear(product.mixed[0], depth)
-            ):
+            if len(product.mixed) != 1 or not self._is_linear(product.mixed[0], depth):
+                result.append(product)
+                continue
+            self.distributable = True
+            if self.distribute:
                 without = product._replace(mixed=())
                 result += self._terms(product.mixed[0], without, depth + 1)
             else:
@@ -141,11 +160,14 @@ class Grouping:
         """A sum of products of parameters and events, possibly nested."""
         if term.op != "add" or depth >= _DEEPEST_DISTRIBUTION:
             return False
-        for part in term.args:
-            mixed = self._split(part).mixed
-            if mixed and not (len(mixed) == 1 and self._is_linear(mixed[0], depth + 1)):
-                return False
-        return True
+        found = self._linear.get((term, depth))
+        if found is None:
+            mixed = [self._split(part).mixed for part in term.args]
+            found = self._linear[term, depth] = all(
+                not factors or (len(factors) == 1 and self._is_linear(factors[0], depth + 1))
+                for factors in mixed
+            )
+        return found
 
     def _literal(self, value: complex | float) -> Pair:
         return pairs.literal(self.graph, value)
@@ -240,26 +262,36 @@ class Grouping:
         Greedy minimum vertex cover: the factor with most partners first; on a tie the event side,
         whose sum of parameters needs no new column.
         """
-        left = list(products)
+        partners: dict[tuple[bool, tuple[Term, ...]], list[int]] = {}
+        for i, product in enumerate(products):
+            partners.setdefault((False, product.parameters), []).append(i)
+            partners.setdefault((True, product.events), []).append(i)
+        degree = {key: len(found) for key, found in partners.items()}
+        waiting = [(-n, not key[0], partners[key][0], key) for key, n in degree.items()]
+        heapq.heapify(waiting)
+        taken = [False] * len(products)
         parts = []
-        while left:
-            partners: dict[tuple[bool, tuple[Term, ...]], list[int]] = {}
-            for i, product in enumerate(left):
-                partners.setdefault((False, product.parameters), []).append(i)
-                partners.setdefault((True, product.events), []).append(i)
-            (is_event, key), chosen = max(
-                partners.items(), key=lambda item: (len(item[1]), item[0][0])
-            )
-            picked = [left[i] for i in chosen]
-            taken = set(chosen)
-            left = [product for i, product in enumerate(left) if i not in taken]
+        while waiting:
+            n, parameters_side, first, key = heapq.heappop(waiting)
+            if not degree[key]:
+                continue
+            if degree[key] != -n or taken[first]:  # products have gone since: rank it anew
+                first = next(i for i in partners[key] if not taken[i])
+                heapq.heappush(waiting, (-degree[key], parameters_side, first, key))
+                continue
+            picked = [products[i] for i in partners[key] if not taken[i]]
+            for i in partners[key]:
+                taken[i] = True
+            for p in picked:
+                degree[False, p.parameters] -= 1
+                degree[True, p.events] -= 1
             if len(picked) == 1:
                 parts.append(self._product(picked[0]))
                 continue
             others = self.algebra.add(
-                self._term(p.parameters if is_event else p.events, p.literal) for p in picked
+                self._term(p.events if parameters_side else p.parameters, p.literal) for p in picked
             )
-            parts.append(self._multiply([self._of(key), self._pair(others)]))
+            parts.append(self._multiply([self._of(key[1]), self._pair(others)]))
         return parts
 
     # single operations -----------------------------------------------------------------------
@@ -270,15 +302,22 @@ class Grouping:
             return self._product(products[0]) if len(products) == 1 else self._sum(products)
         return _RULES[term.op](self, term)
 
-    def _condition(self, term: Term) -> int:
-        known = self._conditions.get(term)
-        if known is None:
-            if term.op in {"and", "or", "not"}:
-                operands = [self._condition(arg) for arg in term.args]
-            else:
-                operands = [pairs.re(self.graph, self._pair(arg)) for arg in term.args]
-            known = self._conditions[term] = self.graph.emit(term.op, *operands)
-        return known
+    def _condition(self, root: Term) -> int:
+        known, stack = self._conditions, [root]
+        while stack:
+            term = stack[-1]
+            if term not in known:
+                if term.op in {"and", "or", "not"}:
+                    below = [arg for arg in term.args if arg not in known]
+                    if below:
+                        stack.extend(reversed(below))
+                        continue
+                    operands = [known[arg] for arg in term.args]
+                else:
+                    operands = [pairs.re(self.graph, self._pair(arg)) for arg in term.args]
+                known[term] = self.graph.emit(term.op, *operands)
+            stack.pop()
+        return known[root]
 
 
 _CONDITIONS = frozenset({"lt", "le", "eq", "and", "or", "not"})

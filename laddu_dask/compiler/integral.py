@@ -17,15 +17,16 @@ from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.grouping import Grouping
-from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients, run, run_scalar
+from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients
 from laddu_dask.compiler.ir import EVENT, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.model import compile_term, probe_term
+from laddu_dask.compiler.model import cheapest, probe_forms
 from laddu_dask.compiler.modes import Autodiff
-from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.normal_form import NormalForm
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.program import Program, cut
-from laddu_dask.compiler.separable import Product, separate
+from laddu_dask.compiler.scalar import Evaluator
+from laddu_dask.compiler.separable import Product
 from laddu_dask.compiler.specialize import known_values
 from laddu_dask.expr.expression import Expr
 
@@ -71,7 +72,7 @@ class SeparableIntegral:
         cancel so far that rounding shows.
         """
         inputs = [*parameters.tolist(), *statistics.tolist()]
-        value, size, *others = run_scalar(self.instructions, inputs, self.outputs)
+        value, size, *others = self._run(inputs)
         gradient = np.array(others[: self.n_parameters], dtype=np.float64)
         rest = others[self.n_parameters :]
         n = len(self.guards)
@@ -83,12 +84,17 @@ class SeparableIntegral:
     def curve(self, parameters: Vector, statistics: Vector, direction: Vector) -> Vector:
         """Product of the matrix of second derivatives with a direction."""
         inputs = [*parameters.tolist(), *statistics.tolist(), *direction.tolist()]
-        return run(self._curve, inputs)
+        return np.array(self._curve(inputs))
 
     @cached_property
-    def _curve(self) -> Program:
+    def _curve(self) -> Evaluator:
         n = self.n_parameters
-        return scalar_tangents(self.excerpt, n + self.n_statistics, n)
+        program = scalar_tangents(self.excerpt, n + self.n_statistics, n)
+        return Evaluator(program.instructions, program.outputs)
+
+    @cached_property
+    def _run(self) -> Evaluator:
+        return Evaluator(self.instructions, self.outputs)
 
 
 @dataclass(frozen=True)
@@ -106,17 +112,19 @@ def compile_integral(
 
     `autodiff` and `load` are about the latter; see `compile_model`.
     """
-    layout = ParameterLayout.of(expr.node)
-    algebra, root = normalize(expr.node, assumptions)
-    products, rest = separate(algebra, root)
-    residual = (
-        None if rest is None else compile_term(algebra, rest, "linear", layout, autodiff, load=load)
-    )
+    return integrate(NormalForm(expr, assumptions), autodiff, load=load)
+
+
+def integrate(form: NormalForm, autodiff: Autodiff = "auto", *, load: float = LOAD) -> IntegralForm:
+    """The same of a normal form."""
+    layout, rest = form.layout, form.residual_forms
+    residual = cheapest(rest, "linear", layout, autodiff, load=load) if rest else None
+    algebra, products = form.separated
     if not products:
         return IntegralForm(None, residual)
     grouping, factors, events = _lowered(algebra, products)
     g = grouping.graph
-    uses, facts = _uses(g, events, assumptions)
+    uses, facts = _uses(g, events, form.assumptions)
     statistics = list(dict.fromkeys(value for value, number in uses if number)) or [g.const(1.0)]
     checks = list(dict.fromkeys([*grouping.checks, *facts]))
     guards = list(dict.fromkeys(grouping.guards))
@@ -159,12 +167,10 @@ def compile_integral(
     )
 
 
-def probe_integral(expr: Expr, assumptions: Assumptions) -> Probe:
+def probe_integral(form: NormalForm) -> Probe:
     """Event values of the separated form that facts may be about."""
-    algebra, root = normalize(expr.node, assumptions)
-    products, rest = separate(algebra, root)
-    grouping, _, events = _lowered(algebra, products)
-    subjects = [] if rest is None else probe_term(algebra, rest)
+    grouping, _, events = _lowered(*form.separated)
+    subjects = probe_forms(form.residual_forms)
     g = grouping.graph
     return probe([*subjects, (g, [value for value in events if g.kinds[value] == EVENT])])
 

@@ -1,134 +1,27 @@
 """The parameter-only program: frontier values from parameters, and the way back.
 
-Runs once per evaluation in plain Python floats with IEEE semantics (1/0 is inf, log(-1) is NaN),
-always on the client, so that every worker and backend receives the same bits.
+Runs once per evaluation, always on the client, so that every worker and backend receives the same
+bits (see `laddu_dask.compiler.scalar`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from laddu_dask.compiler.assumptions import Guard, Property, is_moderate
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
-from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction, Region
+from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.program import Program, cut
+from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
+from laddu_dask.compiler.scalar import Evaluator
 
-
-def _divide(a: float, b: float) -> float:
-    if b != 0:
-        return a / b
-    if a == 0 or math.isnan(a):
-        return math.nan
-    return math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-
-def _sqrt(x: float) -> float:
-    return math.sqrt(x) if x >= 0 else math.nan
-
-
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
-
-
-def _sinh(x: float) -> float:
-    try:
-        return math.sinh(x)
-    except OverflowError:
-        return math.copysign(math.inf, x)
-
-
-def _cosh(x: float) -> float:
-    try:
-        return math.cosh(x)
-    except OverflowError:
-        return math.inf
-
-
-def _power(x: float, y: float) -> float:
-    """``|x|**y``."""
-    size = abs(x)
-    if size == 0 and y < 0:
-        return math.inf
-    try:
-        return math.pow(size, y)
-    except OverflowError:
-        return math.inf
-
-
-def _log(x: float) -> float:
-    if x > 0:
-        return math.log(x)
-    return -math.inf if x == 0 else math.nan
-
-
-def _circular(function: Callable[[float], float]) -> Callable[[float], float]:
-    return lambda x: function(x) if math.isfinite(x) else math.nan
-
-
-_FUNCTIONS: dict[str, Callable[..., float]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": _divide,
-    "neg": lambda a: -a,
-    "sqrt": _sqrt,
-    "exp": _exp,
-    "log": _log,
-    "sin": _circular(math.sin),
-    "cos": _circular(math.cos),
-    "tan": _circular(math.tan),
-    "sinh": _sinh,
-    "cosh": _cosh,
-    "tanh": math.tanh,
-    "abs": abs,
-    "hypot": math.hypot,
-    "pow": _power,
-    "atan2": math.atan2,
-    "copysign": math.copysign,
-    "select": lambda c, a, b: a if c else b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "eq": lambda a, b: a == b,
-    "and": lambda a, b: a and b,
-    "or": lambda a, b: a or b,
-    "not": lambda a: not a,
-}
-
-
-def run_scalar(
-    instructions: Sequence[Instruction], parameters: Sequence[float], outputs: Sequence[int]
-) -> list[float]:
-    """Evaluate a program without event inputs."""
-    values: list[Any] = []  # of a region: its results, or None where they are not needed
-    for op, args, payload in instructions:
-        if op == "const":
-            assert isinstance(payload, float)
-            values.append(payload)
-        elif op in {"parameter", "input"}:
-            values.append(parameters[int(str(payload))])
-        elif isinstance(payload, Region):
-            operands = [values[arg] for arg in args[1:]]
-            wanted = values[args[0]]
-            values.append(
-                run_scalar(payload.instructions, operands, payload.outputs) if wanted else None
-            )
-        elif op == "merge":
-            slow, value = (values[arg] for arg in args)
-            values.append(value if slow is None else slow[int(str(payload))])
-        else:
-            values.append(_FUNCTIONS[op](*(values[arg] for arg in args)))
-    return [values[output] for output in outputs]
+#: Instructions and outputs.
+ScalarProgram = tuple[tuple[Instruction, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -151,8 +44,8 @@ class Invariants:
         Properties that the last outputs of `forward` must have.
     """
 
-    forward: tuple[tuple[Instruction, ...], tuple[int, ...]]
-    pullback: tuple[tuple[Instruction, ...], tuple[int, ...]]
+    forward: ScalarProgram
+    pullback: ScalarProgram
     n_parameters: int
     n_adjoints: int
     excerpts: tuple[Excerpt, Excerpt]
@@ -179,14 +72,14 @@ class Invariants:
         return values if valid else None
 
     def _forward(self, parameters: Vector) -> tuple[Vector, list[float]]:
-        values = run_scalar(*_call(self.forward, parameters.tolist()))
+        values = self._run_forward(parameters.tolist())
         n = len(values) - len(self.guards)
         return np.array(values[:n], dtype=np.float64), values[n:]
 
     def gradient(self, parameters: Vector, frontier_adjoints: Vector) -> Vector:
         """Gradient with respect to the free parameters."""
         inputs = [*parameters.tolist(), *frontier_adjoints.tolist()]
-        return np.array(run_scalar(*_call(self.pullback, inputs)), dtype=np.float64)
+        return np.array(self._run_pullback(inputs), dtype=np.float64)
 
     def jacobian(self, parameters: Vector) -> Vector:
         """Derivatives of the differentiated frontier values, shape (n_adjoints, n_parameters)."""
@@ -200,7 +93,7 @@ class Invariants:
 
         Also of those that have no adjoint of their own: they are made of others that have one.
         """
-        return run(self._tangents, [*parameters.tolist(), *direction.tolist()])
+        return np.array(self._run_tangents([*parameters.tolist(), *direction.tolist()]))
 
     def second_pullback(
         self, parameters: Vector, direction: Vector, adjoints: Vector, tangents: Vector
@@ -211,21 +104,26 @@ class Invariants:
         frontier counts, and the change of the adjoints.
         """
         parts = (parameters, adjoints, direction, tangents)
-        return run(self._second_pullback, [x for part in parts for x in part.tolist()])
+        return np.array(self._run_second_pullback([x for part in parts for x in part.tolist()]))
 
     @cached_property
-    def _tangents(self) -> Program:
-        return scalar_tangents(self.excerpts[0], self.n_parameters, self.n_parameters)
+    def _run_forward(self) -> Evaluator:
+        return Evaluator(*self.forward)
 
     @cached_property
-    def _second_pullback(self) -> Program:
+    def _run_pullback(self) -> Evaluator:
+        return Evaluator(*self.pullback)
+
+    @cached_property
+    def _run_tangents(self) -> Evaluator:
+        program = scalar_tangents(self.excerpts[0], self.n_parameters, self.n_parameters)
+        return Evaluator(program.instructions, program.outputs)
+
+    @cached_property
+    def _run_second_pullback(self) -> Evaluator:
         n = self.n_parameters + self.n_adjoints
-        return scalar_tangents(self.excerpts[1], n, n)
-
-
-def run(program: Program, inputs: list[float]) -> Vector:
-    """Outputs of a program without events."""
-    return np.array(run_scalar(program.instructions, inputs, program.outputs), dtype=np.float64)
+        program = scalar_tangents(self.excerpts[1], n, n)
+        return Evaluator(program.instructions, program.outputs)
 
 
 def holds(assumed: Property, value: float) -> bool:
@@ -233,44 +131,40 @@ def holds(assumed: Property, value: float) -> bool:
     return value >= 0 if assumed == "nonnegative" else is_moderate(value)
 
 
-def _call(
-    program: tuple[tuple[Instruction, ...], tuple[int, ...]], inputs: list[float]
-) -> tuple[tuple[Instruction, ...], list[float], tuple[int, ...]]:
-    return program[0], inputs, program[1]
+def forward(
+    graph: Graph, frontier: Sequence[int], guards: Sequence[Guard], layout: ParameterLayout
+) -> tuple[ScalarProgram, Excerpt]:
+    """Program parameters -> `frontier`, the parameter-only values that kernels read, and guards.
 
-
-def split_invariants(
-    graph: Graph,
-    frontier: Sequence[int],
-    n_adjoints: int,
-    layout: ParameterLayout,
-    optional: Collection[int] = (),
-    guards: Sequence[Guard] = (),
-) -> Invariants:
-    """Cut the parameter-only program out of a graph.
-
-    `frontier` lists the parameter-only values that kernels read; adjoints arrive for the first
-    `n_adjoints` of them. Those at the positions `optional` are read in branches only: a zero
-    adjoint says that no event took the branch.
+    Also what gives tangents of the frontier.
     """
-    position = {name: i for i, name in enumerate(layout.names)}
-    leaves = {
-        index: position[str(payload)]
-        for index, (op, _, payload) in enumerate(graph.ops)
-        if op == "parameter"
-    }
-    forward = cut(graph, [*frontier, *(guard.value for guard in guards)], {}, leaves)
+    leaves = _leaf_positions(graph, layout)
+    program = cut(graph, [*frontier, *(guard.value for guard in guards)], {}, leaves)
+    excerpt = Excerpt.of(graph, frontier, {}, leaves)
+    return (program.instructions, program.outputs), excerpt
 
-    # The pull-back differentiates sum(adjoint_k frontier_k): one scalar reverse sweep in which the
-    # adjoints are inputs.
-    scalar, renamed = copy_below(graph, frontier)
+
+def pullback(
+    graph: Graph,
+    differentiated: Sequence[int],
+    optional: Collection[int],
+    layout: ParameterLayout,
+) -> tuple[ScalarProgram, Excerpt]:
+    """Program parameters, then adjoints of frontier values -> gradient; and what differentiates it.
+
+    Those at the positions `optional` are read in branches only: a zero adjoint says that no event
+    took the branch.
+    """
+    # It differentiates sum(adjoint_k frontier_k): one scalar reverse sweep in which the adjoints
+    # are inputs.
+    scalar, renamed = copy_below(graph, differentiated)
     total: int | None = None
     guarded: set[int] = set()
-    for k in range(n_adjoints):
+    for k, value in enumerate(differentiated):
         adjoint = scalar.emit("column", payload=f"adjoint{k}")
         if k in optional:
             guarded.add(adjoint)
-        term = scalar.mul(adjoint, renamed[frontier[k]])
+        term = scalar.mul(adjoint, renamed[value])
         total = term if total is None else scalar.add(total, term)
     names = layout.names
     if total is None:
@@ -279,27 +173,22 @@ def split_invariants(
     else:
         found = parameter_gradients(scalar, total, guarded)
         outputs = [found.get(name, scalar.const(0.0)) for name in names]
-    inputs = {
-        index: (
-            len(names) + int(str(payload).removeprefix("adjoint"))
-            if op == "column"
-            else position[str(payload)]
-        )
-        for index, (op, _, payload) in enumerate(scalar.ops)
-        if op in {"column", "parameter"}
+    inputs = _leaf_positions(scalar, layout)
+    for index, (op, _, payload) in enumerate(scalar.ops):
+        if op == "column":
+            inputs[index] = len(names) + int(str(payload).removeprefix("adjoint"))
+    program = cut(scalar, outputs, {}, inputs)
+    excerpt = Excerpt.of(scalar, outputs, {}, inputs)
+    return (program.instructions, program.outputs), excerpt
+
+
+def _leaf_positions(graph: Graph, layout: ParameterLayout) -> dict[int, int]:
+    position = {name: i for i, name in enumerate(layout.names)}
+    return {
+        index: position[str(payload)]
+        for index, (op, _, payload) in enumerate(graph.ops)
+        if op == "parameter"
     }
-    back = cut(scalar, outputs, {}, inputs)
-    return Invariants(
-        (forward.instructions, forward.outputs),
-        (back.instructions, back.outputs),
-        len(names),
-        n_adjoints,
-        (
-            Excerpt.of(graph, frontier, {}, leaves),
-            Excerpt.of(scalar, outputs, {}, inputs),
-        ),
-        tuple(guard.property for guard in guards),
-    )
 
 
 def copy_below(graph: Graph, outputs: Sequence[int]) -> tuple[Graph, dict[int, int]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 EVENT, PARAMETER = 1, 2
@@ -89,6 +89,9 @@ class Region:
 Payload = float | str | Region | None
 Instruction = tuple[str, tuple[int, ...], Payload]
 
+#: The bits of a number: literals are equal if these are.
+_bits = struct.Struct("<d").pack
+
 
 class Graph:
     """Growing list of instructions; a value is the index of its instruction."""
@@ -98,22 +101,34 @@ class Graph:
         self.kinds: list[int] = []
         #: Forms of pairs of values, see `laddu_dask.compiler.presence`.
         self.forms: dict[tuple[int | None, int | None], int] = {}
-        self._known: dict[tuple[object, ...], int] = {}
+        self._known: dict[object, int] = {}
+
+    def branch(self) -> Graph:
+        """A graph with the same values, to be continued on its own."""
+        new = Graph()
+        new.ops, new.kinds, new._known = self.ops.copy(), self.kinds.copy(), self._known.copy()
+        new.forms = self.forms.copy()
+        return new
 
     def emit(self, op: str, *args: int, payload: Payload = None) -> int:
         """Append an instruction, or return the equal one that exists."""
-        bits = struct.pack("<d", payload) if isinstance(payload, float) else payload
-        key = (op, args, bits)
+        key: object
+        if payload is None:
+            key = (op, args)
+        elif isinstance(payload, float):
+            key = _bits(payload)
+        else:
+            key = (op, args, payload)
         known = self._known.get(key)
         if known is not None:
             return known
+        kinds = self.kinds
         kind = _LEAF_KIND.get(op, 0)
         for arg in args:
-            kind |= self.kinds[arg]
-        index = len(self.ops)
+            kind |= kinds[arg]
+        index = self._known[key] = len(self.ops)
         self.ops.append((op, args, payload))
-        self.kinds.append(kind)
-        self._known[key] = index
+        kinds.append(kind)
         return index
 
     def copy(self, other: Graph, values: Iterable[int]) -> dict[int, int]:
@@ -128,69 +143,85 @@ class Graph:
 
     def const(self, value: float) -> int:
         """A literal."""
-        return self.emit("const", payload=float(value))
+        known = self._known.get(_bits(value))
+        return self.emit("const", payload=float(value)) if known is None else known
 
     def literal(self, index: int) -> float | None:
         """The number if the value is a literal."""
         op, _, payload = self.ops[index]
         return payload if op == "const" and isinstance(payload, float) else None
 
+    def _number(self, index: int) -> float:
+        number = self.ops[index][2]
+        assert isinstance(number, float), "only literals have numbers"
+        return number
+
     # arithmetic ----------------------------------------------------------------------------
 
     def add(self, a: int, b: int) -> int:
         """``a + b``."""
-        x, y = self.literal(a), self.literal(b)
-        if x is not None and y is not None:
-            return self.const(x + y)
-        if self.ops[b][0] == "neg":
+        left, right = self.ops[a][0], self.ops[b][0]
+        if left == "const" == right:
+            return self.const(self._number(a) + self._number(b))
+        if right == "neg":
             return self.sub(a, self.ops[b][1][0])
-        if self.ops[a][0] == "neg":
+        if left == "neg":
             return self.sub(b, self.ops[a][1][0])
-        return self.emit("add", *sorted((a, b)))
+        return self.emit("add", a, b) if a <= b else self.emit("add", b, a)
 
     def sub(self, a: int, b: int) -> int:
         """``a - b``."""
-        x, y = self.literal(a), self.literal(b)
-        if x is not None and y is not None:
-            return self.const(x - y)
-        if y == 0 and math.copysign(1.0, y) > 0:
-            return a
-        if self.ops[b][0] == "neg":
+        right = self.ops[b][0]
+        if right == "const":
+            y = self._number(b)
+            if self.ops[a][0] == "const":
+                return self.const(self._number(a) - y)
+            if y == 0 and math.copysign(1.0, y) > 0:
+                return a
+        elif right == "neg":
             return self.add(a, self.ops[b][1][0])
         return self.emit("sub", a, b)
 
     def neg(self, a: int) -> int:
         """``-a``."""
-        x = self.literal(a)
-        if x is not None:
-            return self.const(-x)
         op, args, _ = self.ops[a]
+        if op == "const":
+            return self.const(-self._number(a))
         return args[0] if op == "neg" else self.emit("neg", a)
 
     def mul(self, a: int, b: int) -> int:
         """``a b``."""
-        x, y = self.literal(a), self.literal(b)
-        if x is not None and y is not None:
-            return self.const(x * y)
-        for value, other in ((x, b), (y, a)):
-            if value == 1:
-                return other
-            if value == -1:
-                return self.neg(other)
-        if self.ops[a][0] == "neg":
+        left, right = self.ops[a][0], self.ops[b][0]
+        if left == "const":
+            x = self._number(a)
+            if right == "const":
+                return self.const(x * self._number(b))
+            if x == 1:
+                return b
+            if x == -1:
+                return self.neg(b)
+        elif right == "const":
+            y = self._number(b)
+            if y == 1:
+                return a
+            if y == -1:
+                return self.neg(a)
+        if left == "neg":
             return self.neg(self.mul(self.ops[a][1][0], b))
-        if self.ops[b][0] == "neg":
+        if right == "neg":
             return self.neg(self.mul(a, self.ops[b][1][0]))
-        return self.emit("mul", *sorted((a, b)))
+        return self.emit("mul", a, b) if a <= b else self.emit("mul", b, a)
 
     def div(self, a: int, b: int) -> int:
         """``a / b``."""
-        x, y = self.literal(a), self.literal(b)
-        if y == 1:
-            return a
-        if x is not None and y is not None and y != 0:
-            return self.const(x / y)
-        if self.ops[a][0] == "neg":
+        left = self.ops[a][0]
+        if self.ops[b][0] == "const":
+            y = self._number(b)
+            if y == 1:
+                return a
+            if left == "const" and y != 0:
+                return self.const(self._number(a) / y)
+        if left == "neg":
             return self.neg(self.div(self.ops[a][1][0], b))
         return self.emit("div", a, b)
 
@@ -216,16 +247,24 @@ class Graph:
         return self.emit(function, *args)
 
 
-def live(graph: Graph, outputs: Iterable[int]) -> list[int]:
-    """Indices of everything the outputs need, ascending."""
-    needed: set[int] = set()
-    stack = list(outputs)
-    while stack:
-        index = stack.pop()
-        if index not in needed:
-            needed.add(index)
-            stack.extend(graph.ops[index][1])
-    return sorted(needed)
+def live(graph: Graph, outputs: Iterable[int], available: Container[int] = ()) -> list[int]:
+    """Indices of everything the outputs need, ascending; not what is available, nor below it."""
+    ops = graph.ops
+    needed = bytearray(len(ops))
+    top = -1
+    for output in outputs:
+        if output not in available:
+            needed[output] = 1
+            top = max(top, output)
+    found: list[int] = []
+    for index in range(top, -1, -1):  # operands come before what reads them
+        if needed[index]:
+            found.append(index)
+            for arg in ops[index][1]:
+                if not needed[arg] and arg not in available:
+                    needed[arg] = 1
+    found.reverse()
+    return found
 
 
 def compact(
@@ -234,8 +273,8 @@ def compact(
     """The instructions that the outputs need, renumbered, and the outputs among them."""
     kept = live(graph, outputs)
     new = {old: position for position, old in enumerate(kept)}
-    instructions = (graph.ops[old] for old in kept)
+    instructions = [graph.ops[old] for old in kept]
     return (
-        tuple((op, tuple(new[arg] for arg in args), payload) for op, args, payload in instructions),
-        tuple(new[output] for output in outputs),
+        tuple([(op, tuple([new[x] for x in args]), payload) for op, args, payload in instructions]),
+        tuple([new[output] for output in outputs]),
     )

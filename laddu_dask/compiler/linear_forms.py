@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.ir import MIXED
+from laddu_dask.compiler.terms import Term
 
 
 def solution(a: Algebra, matrix: Sequence[Term], rhs: Sequence[Term]) -> list[Term]:

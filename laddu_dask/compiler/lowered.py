@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from laddu_dask.compiler.assumptions import Check, Guard
+from laddu_dask.compiler.excerpt import Excerpt
+from laddu_dask.compiler.invariants import ScalarProgram
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.pairs import Pair
 
@@ -16,13 +18,16 @@ class Lowered:
     Attributes
     ----------
     graph
-        The graph; later passes append to it.
+        The graph; what is made of it continues a branch of its own.
     root
         The value.
     checks, guards
         Assumptions about events and about parameters.
     accepted
         Condition without which an event has no value in this form.
+    pullbacks
+        Ways back to the parameters that have been found, by what they differentiate: the same for
+        all transforms.
     """
 
     graph: Graph
@@ -30,6 +35,9 @@ class Lowered:
     checks: tuple[Check, ...] = ()
     guards: tuple[Guard, ...] = ()
     accepted: int | None = None
+    pullbacks: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[ScalarProgram, Excerpt]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def roots(self) -> tuple[int, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from laddu_dask.compiler.algebra import Algebra, Term
 from laddu_dask.compiler.assembly import (
     CompiledModel,
+    Draft,
     Transform,
     assemble,
     assemble_values,
@@ -15,16 +16,14 @@ from laddu_dask.compiler.assembly import (
 )
 from laddu_dask.compiler.assumptions import Assumptions
 from laddu_dask.compiler.cost import LOAD, cost
-from laddu_dask.compiler.forms import regrouped_forms
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lower import lower
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.modes import Autodiff, Mode
-from laddu_dask.compiler.normalize import normalize
+from laddu_dask.compiler.normal_form import NormalForm, as_written, require_scalar
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.specialize import event_values
-from laddu_dask.errors import ExpressionError
 from laddu_dask.expr.expression import Expr
 
 
@@ -81,18 +80,11 @@ def compile_model(
     ExpressionError
         The expression is not a scalar.
     """
-    if expr.shape:
-        raise ExpressionError(
-            f"a model must be a scalar, got shape {expr.shape}; pick an element or use norm_sqr()",
-            operation="model",
-            shapes=[expr.shape],
-        )
-    layout = ParameterLayout.of(expr.node)
-    if assumptions is None:
-        graph, (root,) = lower(expr.node)
-        return _cheapest("as written", Lowered(graph, root), transform, layout, autodiff).model
-    algebra, term = normalize(expr.node, assumptions)
-    return compile_term(algebra, term, transform, layout, autodiff, load=load)
+    if assumptions is not None:
+        return compile_form(NormalForm(expr, assumptions), transform, autodiff, load=load)
+    require_scalar(expr)
+    form, layout = as_written(expr), ParameterLayout.of(expr.node)
+    return _cheapest({"as written": form}, transform, autodiff, None).draft.compiled(layout)
 
 
 def compile_elements(expr: Expr) -> CompiledModel:
@@ -101,69 +93,76 @@ def compile_elements(expr: Expr) -> CompiledModel:
     return assemble_values(graph, elements, ParameterLayout.of(expr.node))
 
 
-def compile_term(
-    algebra: Algebra,
-    term: Term,
+def compile_form(
+    form: NormalForm, transform: Transform, autodiff: Autodiff = "auto", *, load: float = LOAD
+) -> CompiledModel:
+    """The same of a normal form."""
+    return cheapest(form.forms, transform, form.layout, autodiff, load=load)
+
+
+def cheapest(
+    forms: Mapping[str, Lowered],
     transform: Transform,
     layout: ParameterLayout,
     autodiff: Autodiff = "auto",
     *,
     load: float = LOAD,
 ) -> CompiledModel:
-    """The cheapest form of a term in normal form.
+    """Compile the cheapest of several forms.
 
     The choice does not depend on `load`, or bits would.
     """
-    forms = regrouped_forms(algebra, term)
-    candidates = _ranked(forms, transform, layout, autodiff)
-    best = min(candidates, key=lambda candidate: candidate.cost)
+    if load != LOAD and len(forms) == 1 and len(_modes(forms, transform, autodiff)) == 1:
+        return _cheapest(forms, transform, autodiff, load).draft.compiled(layout)
+    best = _cheapest(forms, transform, autodiff, LOAD)
     if load == LOAD:
-        return best.model
+        return best.draft.compiled(layout)
     return assemble(forms[best.name], transform, layout, load=load, mode=best.mode)
 
 
-def compile_candidates(
-    expr: Expr, transform: Transform, assumptions: Assumptions
-) -> list[Candidate]:
-    """Every form that was considered, to explain the choice; `compile_model` takes the cheapest."""
-    layout = ParameterLayout.of(expr.node)
-    return _ranked(regrouped_forms(*normalize(expr.node, assumptions)), transform, layout, "auto")
+def compile_candidates(form: NormalForm, transform: Transform) -> list[Candidate]:
+    """Every form that was considered, to explain the choice; `compile_form` takes the cheapest."""
+    candidates = []
+    for name, lowered in form.forms.items():
+        best = _cheapest({name: lowered}, transform, "auto", LOAD)
+        model = best.draft.compiled(form.layout)
+        candidates.append(Candidate(name, model, best.cost, best.mode))
+    return candidates
 
 
-def probe_term(algebra: Algebra, term: Term) -> list[tuple[Graph, list[int]]]:
-    """Event values of a term that facts may be about."""
-    return [(form.graph, event_values(form)) for form in regrouped_forms(algebra, term).values()]
+def probe_forms(forms: Mapping[str, Lowered]) -> list[tuple[Graph, list[int]]]:
+    """Event values of several forms that facts may be about."""
+    return [(form.graph, event_values(form)) for form in forms.values()]
 
 
-def probe_model(expr: Expr, assumptions: Assumptions) -> Probe:
-    """The same of an expression, as a program."""
-    return probe(probe_term(*normalize(expr.node, assumptions)))
+def probe_model(form: NormalForm) -> Probe:
+    """The same of a whole expression, as a program."""
+    return probe(probe_forms(form.forms))
 
 
-def _ranked(
-    forms: Mapping[str, Lowered],
-    transform: Transform,
-    layout: ParameterLayout,
-    autodiff: Autodiff,
-) -> list[Candidate]:
+class _Choice(NamedTuple):
+    """A form and a mode of differentiation."""
+
+    name: str
+    mode: Mode
+    draft: Draft
+    cost: float
+
+
+def _modes(
+    forms: Mapping[str, Lowered], transform: Transform, autodiff: Autodiff
+) -> list[tuple[str, Mode]]:
     return [
-        _cheapest(name, form, transform, layout, autodiff, load=LOAD)
-        for name, form in forms.items()
+        (name, mode) for name, form in forms.items() for mode in modes(form, transform, autodiff)
     ]
 
 
 def _cheapest(
-    name: str,
-    form: Lowered,
-    transform: Transform,
-    layout: ParameterLayout,
-    autodiff: Autodiff,
-    *,
-    load: float | None = None,
-) -> Candidate:
-    """A form with the cheapest mode of differentiation, forward mode in a draw."""
-    candidates = []
-    for mode in modes(form, transform, autodiff):
-        model = assemble(form, transform, layout, load=load, mode=mode)
-        candidates.append(Candidate(name, model, cost(model.programs), mode))
-    return min(candidates, key=lambda candidate: candidate.cost)
+    forms: Mapping[str, Lowered], transform: Transform, autodiff: Autodiff, load: float | None
+) -> _Choice:
+    """The cheapest form in its cheapest mode; the first one in a draw, and forward mode."""
+    choices = []
+    for name, mode in _modes(forms, transform, autodiff):
+        draft = Draft(forms[name], transform, load, mode)
+        choices.append(_Choice(name, mode, draft, cost(draft.programs)))
+    return min(choices, key=lambda choice: choice.cost)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assumptions import Assumptions
 from laddu_dask.compiler.elements import each, elementwise, matrix_product
 from laddu_dask.compiler.linear_forms import solution
+from laddu_dask.compiler.terms import Term
 from laddu_dask.expr.node import Node, walk
 from laddu_dask.expr.parameters import ParameterSpec
 

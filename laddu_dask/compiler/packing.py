@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.ir import EVENT, MIXED
+from laddu_dask.compiler.terms import Term
 
 #: Products grow with the square of the amplitudes: packing cannot pay beyond this many per sum, and
 #: beyond so many products in all it takes too long to find out.

@@ -23,6 +23,7 @@ from laddu_dask.compiler.ir import (
     Instruction,
     Region,
     compact,
+    live,
 )
 from laddu_dask.compiler.systems import SYSTEMS, last_unknowns, order
 from laddu_dask.compiler.unrolling import Unrolling
@@ -63,11 +64,11 @@ class Program:
     @cached_property
     def digest(self) -> str:
         """Hexadecimal content digest; names the compiled code in caches."""
-        state = hashlib.blake2b(digest_size=16)
         head = (self.n_inputs, self.n_parameters, self.outputs, self.weighted, self.precision)
-        state.update(repr(head).encode())
-        for instruction in _with_bodies(self.instructions):
-            state.update(repr(instruction).encode())
+        state = hashlib.blake2b(repr((head, self.instructions)).encode(), digest_size=16)
+        # The text names every number but NaN by its bits.
+        numbers = [x for _, _, x in _with_bodies(self.instructions) if isinstance(x, float)]
+        state.update(struct.pack(f"<{len(numbers)}d", *numbers))
         return state.hexdigest()
 
     @property
@@ -91,14 +92,12 @@ class Program:
         _verify(self.instructions, self.outputs, self.n_inputs, self.n_parameters, "program")
 
 
-def _with_bodies(instructions: Sequence[Instruction]) -> Iterator[tuple[object, ...]]:
-    """Instructions with literals as bits, and regions as what they consist of."""
-    for op, args, payload in instructions:
-        if isinstance(payload, Region):
-            yield op, args, payload.outputs, len(payload.instructions)
-            yield from _with_bodies(payload.instructions)
-        else:
-            yield op, args, struct.pack("<d", payload) if isinstance(payload, float) else payload
+def _with_bodies(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
+    """Instructions, and behind each region those that it consists of."""
+    for instruction in instructions:
+        yield instruction
+        if isinstance(instruction[2], Region):
+            yield from _with_bodies(instruction[2].instructions)
 
 
 def _verify(
@@ -109,35 +108,46 @@ def _verify(
     where: str,
 ) -> None:
     unmerged: set[tuple[int, int]] = set()
+    kinds = bytearray(len(instructions))
+    limits = {"input": n_inputs, "parameter": n_parameters}
     for index, (op, args, payload) in enumerate(instructions):
-        at = f"{where} instruction {index}"
-        arity = len(args) if op == "cold" else 0 if op == "input" else ARITY.get(op)
-        if arity is None or op in COMPLEX | {"column", "weight"}:
-            raise LadduError(f"{at}: {op!r} is not a kernel operation")
-        if len(args) != arity or any(not 0 <= arg < index for arg in args):
-            raise LadduError(f"{at}: {op} has operands {args}")
+        arity = _KERNEL_ARITY.get(op)
+        if arity is None and op != "cold":
+            raise LadduError(f"{where} instruction {index}: {op!r} is not a kernel operation")
+        wanted = _OPERANDS.get(op) or [_NUMBER] * len(args)
+        if op == "cold":
+            wanted = [_CONDITION, *wanted[1:]]
+        elif len(args) != arity:
+            raise LadduError(f"{where} instruction {index}: {op} has operands {args}")
+        if args and not 0 <= min(args) <= max(args) < index:
+            raise LadduError(f"{where} instruction {index}: {op} has operands {args}")
         if op == "const" and not isinstance(payload, float):
-            raise LadduError(f"{at}: literal {payload!r} is no float")
-        if op in {"input", "parameter"}:
-            limit = n_inputs if op == "input" else n_parameters
-            if not 0 <= int(str(payload)) < limit:
-                raise LadduError(f"{at}: {op} {payload} of {limit}")
-        for place, arg in enumerate(args):
-            wants = op in {"and", "or", "not"} or (op in {"select", "cold"} and place == 0)
-            if (instructions[arg][0] in CONDITIONS) != wants:
-                raise LadduError(f"{at}: {op} mixes up a condition")
-            if (instructions[arg][0] == "cold") != (op == "merge" and place == 0):
-                raise LadduError(f"{at}: {op} mixes up a region")
+            raise LadduError(f"{where} instruction {index}: literal {payload!r} is no float")
+        if op in limits and not 0 <= int(str(payload)) < limits[op]:
+            raise LadduError(f"{where} instruction {index}: {op} {payload} of {limits[op]}")
+        found = [kinds[arg] for arg in args]
+        if found != wanted:
+            is_region = [kind == _REGION for kind in found] != [kind == _REGION for kind in wanted]
+            mixed_up = "a region" if is_region else "a condition"
+            raise LadduError(f"{where} instruction {index}: {op} mixes up {mixed_up}")
+        if op in CONDITIONS:
+            kinds[index] = _CONDITION
         if isinstance(payload, Region) != (op == "cold") or (op == "cold" and not args):
-            raise LadduError(f"{at}: cold, and nothing else, has code and a condition")
+            raise LadduError(
+                f"{where} instruction {index}: cold, and nothing else, has code and a condition"
+            )
         if isinstance(payload, Region):
-            _verify(payload.instructions, payload.outputs, len(args) - 1, 0, f"{at}, region")
+            kinds[index] = _REGION
+            inside = f"{where} instruction {index}, region"
+            _verify(payload.instructions, payload.outputs, len(args) - 1, 0, inside)
             unmerged |= {(index, result) for result in range(len(payload.outputs))}
-        if op == "merge":
-            result = args[0], int(str(payload))
-            if args[1] > args[0] or result not in unmerged:
-                raise LadduError(f"{at}: merge of {args} and result {payload} of a region")
-            unmerged.remove(result)
+        elif op == "merge":
+            merged = args[0], int(str(payload))
+            if args[1] > args[0] or merged not in unmerged:
+                raise LadduError(
+                    f"{where} instruction {index}: merge of {args} and result {payload} of a region"
+                )
+            unmerged.remove(merged)
     if unmerged:
         raise LadduError(
             f"{where}: (instruction, result) {min(unmerged)} of a region is not merged"
@@ -145,10 +155,27 @@ def _verify(
     for output in outputs:
         if not 0 <= output < len(instructions):
             raise LadduError(f"{where} output {output} of {len(instructions)}")
-        if instructions[output][0] in CONDITIONS:
-            raise LadduError(f"{where} output {output} is a condition")
-        if instructions[output][0] == "cold":
-            raise LadduError(f"{where} output {output} is a region")
+        if kinds[output] != _NUMBER:
+            kind = "a condition" if kinds[output] == _CONDITION else "a region"
+            raise LadduError(f"{where} output {output} is {kind}")
+
+
+#: What a value of a program is.
+_NUMBER, _CONDITION, _REGION = 0, 1, 2
+#: What the operands of an operation are, where not all are numbers.
+_OPERANDS = {
+    "and": [_CONDITION, _CONDITION],
+    "or": [_CONDITION, _CONDITION],
+    "not": [_CONDITION],
+    "select": [_CONDITION, _NUMBER, _NUMBER],
+    "merge": [_REGION, _NUMBER],
+}
+#: Number of operands of what programs may hold; that of regions varies.
+_KERNEL_ARITY = {
+    op: arity for op, arity in ARITY.items() if op not in COMPLEX | {"column", "weight"}
+} | {"input": 0}
+#: What is made of simpler operations when a program is cut.
+_COMPOUND = COMPLEX | SYSTEMS | {branches.REACHED}
 
 
 def cut(
@@ -174,18 +201,62 @@ def cut(
     weight_row
         Input row of the event weight.
     """
+    leaves: dict[int, Instruction] = {}
+    for value, row in inputs.items():
+        leaves[value] = ("input", (), str(row))
+    for value, index in parameters.items():
+        leaves[value] = ("parameter", (), str(index))
+    needed = live(graph, outputs, leaves)
+    if any(graph.ops[index][0] in _COMPOUND for index in needed):
+        body, rows = _unrolled(graph, needed, outputs, leaves, weight_row)
+    else:
+        body, rows = _copied(graph, needed, outputs, leaves, weight_row)
+    n_inputs = max([*inputs.values(), -1 if weight_row is None else weight_row, -1]) + 1
+    n_parameters = max(parameters.values(), default=-1) + 1  # not every index need have a reader
+    weighted = weight_row is not None
+    program = Program(body, n_inputs, n_parameters, rows, weighted)
+    program.verify()
+    return program
+
+
+def _copied(
+    graph: Graph,
+    needed: Sequence[int],
+    outputs: Sequence[int],
+    leaves: Mapping[int, Instruction],
+    weight_row: int | None,
+) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
+    """Instructions as they stand, renumbered, behind the leaves that they read."""
+    ops = graph.ops
+    read = set(outputs).union(*(ops[index][1] for index in needed))
+    kept = [value for value in leaves if value in read]
+    body = [leaves[value] for value in kept]
+    new = {value: position for position, value in enumerate(kept)}
+    for index in needed:
+        op, args, payload = ops[index]
+        new[index] = len(body)
+        if op == "weight":
+            body.append(("input", (), str(weight_row)))
+        else:
+            body.append((op, tuple([new[arg] for arg in args]), payload))
+    return tuple(body), tuple([new[output] for output in outputs])
+
+
+def _unrolled(
+    graph: Graph,
+    needed: Sequence[int],
+    outputs: Sequence[int],
+    leaves: Mapping[int, Instruction],
+    weight_row: int | None,
+) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
+    """The same where compound operations have become simple ones, equal ones once."""
     g = Graph()
     systems = Unrolling(g)
-    done: dict[int, int] = {}
-    for value, row in inputs.items():
-        done[value] = g.emit("input", payload=str(row))
-    for value, index in parameters.items():
-        done[value] = g.emit("parameter", payload=str(index))
-    needed = to_compute(graph, outputs, done)
+    done = {value: g.emit(op, payload=payload) for value, (op, _, payload) in leaves.items()}
     last = last_unknowns(graph, needed)
     for index in needed:
         op, args, payload = graph.ops[index]
-        operands = tuple(done[arg] for arg in args)
+        operands = tuple([done[arg] for arg in args])
         if op == "weight":
             done[index] = g.emit("input", payload=str(weight_row))
         elif op in COMPLEX:
@@ -197,26 +268,4 @@ def cut(
         else:
             done[index] = g.emit(op, *operands, payload=payload)
     instructions, rows = compact(g, [done[output] for output in outputs])
-    n_inputs = max([*inputs.values(), -1 if weight_row is None else weight_row, -1]) + 1
-    program = Program(
-        systems.with_regions(instructions),
-        n_inputs,
-        max(parameters.values(), default=-1) + 1,  # not every index need have a reader
-        rows,
-        weighted=weight_row is not None,
-    )
-    program.verify()
-    return program
-
-
-def to_compute(graph: Graph, outputs: Sequence[int], available: Mapping[int, int]) -> list[int]:
-    """What must be computed for the outputs when some values are available, ascending."""
-    found: set[int] = set()
-    stack = [output for output in outputs if output not in available]
-    while stack:
-        index = stack.pop()
-        if index in found:
-            continue
-        found.add(index)
-        stack.extend(arg for arg in graph.ops[index][1] if arg not in available)
-    return sorted(found)
+    return systems.with_regions(instructions), rows

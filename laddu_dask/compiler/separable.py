@@ -10,18 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from laddu_dask.compiler.algebra import Algebra, Term
+from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.ir import PARAMETER
-
-#: More products than this are not worth their statistics.
-MOST_PRODUCTS = 4096
+from laddu_dask.compiler.support import MOST_PRODUCTS, NotSeparableError, Support
+from laddu_dask.compiler.terms import Term
 
 #: Parameter factor -> event factor.
 Polynomial = dict[Term, Term]
-
-
-class NotSeparableError(Exception):
-    """The term is no polynomial of parameter values, or one of too many products."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +49,11 @@ def separate(algebra: Algebra, root: Term) -> tuple[list[Product], Term | None]:
     """
     separable: Polynomial = {}
     residual: list[Term] = []
-    polynomials = _Polynomials(algebra)
+    support, polynomials = Support(algebra), _Polynomials(algebra)
     for term in root.args if root.op == "add" else (root,):
+        if not support.accept(term):  # at a fraction of the cost of trying
+            residual.append(term)
+            continue
         try:
             separable = polynomials.merge([separable, polynomials.of(term)])
         except NotSeparableError:
@@ -92,6 +90,7 @@ class _Polynomials:
         self.algebra = algebra
         self._one = algebra.lit(1.0)
         self._known: dict[Term, Polynomial] = {}
+        self._keys: dict[tuple[Term, Term], tuple[Term, Term]] = {}
 
     def of(self, root: Term) -> Polynomial:
         """Polynomial of a term; operands first, so that depth does not matter."""
@@ -155,11 +154,20 @@ class _Polynomials:
             parts: dict[Term, list[Term]] = {}
             for left, x in result.items():
                 for right, y in polynomial.items():
-                    literal, factors = a.factors(a.mul([left, right]))
-                    key = a.mul(a.raised(base, n) for base, n in factors)
-                    parts.setdefault(key, []).append(a.mul([a.lit(literal), x, y]))
+                    literal, key = self._key(left, right)
+                    parts.setdefault(key, []).append(a.mul([literal, x, y]))
             result = {key: a.add(values) for key, values in parts.items()}
         return result
+
+    def _key(self, left: Term, right: Term) -> tuple[Term, Term]:
+        """A product of parameter factors as a literal and what is left."""
+        known = self._keys.get((left, right))
+        if known is None:
+            a = self.algebra
+            literal, factors = a.factors(a.mul([left, right]))
+            key = a.mul(a.raised(base, n) for base, n in factors)
+            known = self._keys[left, right] = a.lit(literal), key
+        return known
 
     def _conj(self, polynomial: Polynomial) -> Polynomial:
         a = self.algebra

@@ -76,6 +76,12 @@ class Predicate:
     def __reduce__(self) -> tuple[type[Predicate], tuple[Node]]:
         return Predicate, (self.node,)
 
+    def __copy__(self) -> Predicate:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Predicate:
+        return self
+
     def __and__(self, other: Predicate) -> Predicate:
         return Predicate(build.logical("and", self.node, _condition("&", other)))
 
@@ -172,6 +178,12 @@ class Expr:
 
     def __reduce__(self) -> tuple[Any, tuple[Node]]:
         return Expr.of, (self.node,)
+
+    def __copy__(self) -> Expr:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Expr:
+        return self
 
     def __dask_tokenize__(self) -> tuple[str, str]:
         return ("laddu-dask-expr", self.node.digest.hex())

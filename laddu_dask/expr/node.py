@@ -67,6 +67,12 @@ class Node:
     def __reduce__(self) -> tuple[Callable[..., Node], tuple[Any, ...]]:
         return restore, (flatten(self),)
 
+    def __copy__(self) -> Node:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Node:
+        return self  # nothing in it ever changes
+
     def __repr__(self) -> str:
         return f"<Node {self.op} {self.digest.hex()[:8]}>"
 

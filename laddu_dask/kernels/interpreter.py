@@ -56,11 +56,16 @@ _ROUNDED = frozenset(
 
 
 def run_block(
-    program: Program, inputs: Rows, parameters: Array, weights: Weights = None
+    program: Program,
+    inputs: Rows,
+    parameters: Array,
+    weights: Weights = None,
+    finished: Sequence[Sequence[int]] | None = None,
 ) -> list[Any]:
     """Every value of a program over a block of events, in instruction order.
 
     In the place of a region are the events that need it and its results, none if no event does.
+    With `finished` (see `last_uses`) values are given up once nothing reads them any more.
     """
     kind: type = np.float32 if program.precision == "f32" else np.float64
     length = inputs.shape[1]
@@ -74,15 +79,32 @@ def run_block(
         return inputs[number]
 
     with np.errstate(all="ignore"):
-        return _run(program.instructions, leaf, length, kind)
+        uses = [()] * len(program.instructions) if finished is None else finished
+        return _run(program.instructions, uses, leaf, length, kind)
+
+
+def last_uses(instructions: Sequence[Instruction], outputs: Sequence[int]) -> list[list[int]]:
+    """For each instruction the values that nothing reads after it."""
+    uses: list[list[int]] = [[] for _ in instructions]
+    seen = set(outputs)
+    for index in range(len(uses) - 1, -1, -1):
+        for arg in instructions[index][1]:
+            if arg not in seen:
+                seen.add(arg)
+                uses[index].append(arg)
+    return uses
 
 
 def _run(
-    instructions: Sequence[Instruction], leaf: Callable[[str, int], Any], length: int, kind: type
+    instructions: Sequence[Instruction],
+    finished: Sequence[Sequence[int]],
+    leaf: Callable[[str, int], Any],
+    length: int,
+    kind: type,
 ) -> list[Any]:
     values: list[Any] = []
     literals: dict[int, Array] = {}
-    for op, args, payload in instructions:
+    for (op, args, payload), done in zip(instructions, finished, strict=True):
         operands = [values[arg] for arg in args]
         if op in {"input", "parameter"}:
             values.append(leaf(op, int(str(payload))))
@@ -100,6 +122,9 @@ def _run(
                 # A literal that meets a double is that of the program, not its nearest float.
                 operands = [literals.get(arg, values[arg]) for arg in args]
             values.append(_apply(op, operands))
+        for arg in done:
+            values[arg] = None
+            literals.pop(arg, None)
     return values
 
 
@@ -108,7 +133,9 @@ def _results(region: Region, wanted: Array, operands: Sequence[Array]) -> list[A
     if not wanted.any():
         return []
     doubles = [operand.astype(np.float64) for operand in operands]
-    values = _run(region.instructions, lambda _, number: doubles[number], len(wanted), np.float64)
+    uses = last_uses(region.instructions, region.outputs)
+    code = region.instructions
+    values = _run(code, uses, lambda _, number: doubles[number], len(wanted), np.float64)
     return [values[output] for output in region.outputs]
 
 
@@ -125,6 +152,7 @@ class InterpreterKernel:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._last_uses = last_uses(program.instructions, program.outputs)
 
     def _rows(
         self, inputs: Rows, start: int, events: int, parameters: Array, weights: Weights
@@ -138,7 +166,7 @@ class InterpreterKernel:
         if isinstance(weights, np.ndarray):
             own = np.zeros(BLOCK)
             own[: stop - start] = weights[start:stop]
-        values = run_block(self.program, block, parameters, own)
+        values = run_block(self.program, block, parameters, own, self._last_uses)
         out = np.empty((self.program.n_outputs, stop - start))
         for row, output in enumerate(self.program.outputs):
             out[row] = values[output][: stop - start]

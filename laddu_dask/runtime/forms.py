@@ -17,7 +17,7 @@ from laddu_dask.compiler import (
 )
 from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.compiler.cost import LOAD
-from laddu_dask.compiler.invariants import run
+from laddu_dask.compiler.scalar import run_scalar
 from laddu_dask.data import Dataset
 from laddu_dask.kernels import Accumulator
 from laddu_dask.runtime.model import Model
@@ -184,5 +184,6 @@ def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Arr
     rows = np.empty((len(directions), scalars.n_outputs))
     for row, direction in zip(rows, directions, strict=True):
         tangents = model.invariants.pushforward(parameters, direction)
-        row[:] = run(scalars, [*frontier.tolist(), *tangents.tolist()])
+        inputs = [*frontier.tolist(), *tangents.tolist()]
+        row[:] = run_scalar(scalars.instructions, inputs, scalars.outputs)
     return rows

@@ -14,15 +14,19 @@ from laddu_dask.compiler import (
     Autodiff,
     CompiledModel,
     IntegralForm,
+    NormalForm,
     ParameterLayout,
     Probe,
     Transform,
+    columns_read,
     compile_candidates,
     compile_elements,
-    compile_integral,
+    compile_form,
     compile_model,
+    integrate,
     probe_integral,
     probe_model,
+    require_scalar,
 )
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.ir import Instruction, Region
@@ -59,8 +63,9 @@ class Model:
     def __init__(self, expr: Expr) -> None:
         self.expr = as_expr(expr)
         self.layout = ParameterLayout.of(self.expr.node)
+        require_scalar(self.expr)
         self._compiled: dict[tuple[Transform, Autodiff], CompiledModel] = {}
-        self.compiled("complex")  # checks shape and kinds now, not when data arrive
+        self._normal_forms: list[NormalForm] = []
 
     def __reduce__(self) -> tuple[Any, tuple[Expr]]:
         return Model, (self.expr,)
@@ -82,19 +87,27 @@ class Model:
         load: float = LOAD,
     ) -> CompiledModel:
         """The fast form for a transform; valid where the assumptions hold."""
-        return compile_model(self.expr, transform, assumptions, autodiff, load=load)
+        return compile_form(self._normalized(assumptions), transform, autodiff, load=load)
 
     def integral(
         self, assumptions: Assumptions, autodiff: Autodiff = "auto", *, load: float = LOAD
     ) -> IntegralForm:
         """The sum over events of the real part, separated as far as possible."""
-        return compile_integral(self.expr, assumptions, autodiff, load=load)
+        return integrate(self._normalized(assumptions), autodiff, load=load)
 
     def probe(self, assumptions: Assumptions, *, separate: bool) -> Probe:
         """Event values that facts about a data set may be about, in the form that is evaluated."""
-        if separate:
-            return probe_integral(self.expr, assumptions)
-        return probe_model(self.expr, assumptions)
+        form = self._normalized(assumptions)
+        return probe_integral(form) if separate else probe_model(form)
+
+    def _normalized(self, assumptions: Assumptions) -> NormalForm:
+        """The normal form; the last two are kept, for data and Monte Carlo may know other facts."""
+        for form in self._normal_forms:
+            if form.assumptions == assumptions:
+                return form
+        form = NormalForm(self.expr, assumptions)
+        self._normal_forms = [form, *self._normal_forms[:1]]
+        return form
 
     def compiled(self, transform: Transform, autodiff: Autodiff = "auto") -> CompiledModel:
         """The form with the operations of the expression as written; made once."""
@@ -121,7 +134,7 @@ class Model:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Event columns that the model reads."""
-        return self.compiled("complex").programs.columns
+        return columns_read(self.expr)
 
     def project(self, tags: str | Iterable[str]) -> Model:
         """The model with only the tagged parts that carry one of `tags`.
@@ -299,7 +312,7 @@ class Model:
         return explain_model(
             self.parameter_names,
             self.columns,
-            compile_candidates(self.expr, "log", Assumptions()),
+            compile_candidates(self._normalized(Assumptions()), "log"),
             self.integral(Assumptions()),
         )
 

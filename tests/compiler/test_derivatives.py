@@ -16,9 +16,9 @@ from random_expressions import EVENTS, Truth, columns, point, scalars
 import laddu_dask as ld
 from laddu_dask.compiler import Assumptions, CompiledModel, compile_integral, compile_model
 from laddu_dask.compiler.forward import tangents
-from laddu_dask.compiler.invariants import run
 from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.modes import forward_may_pay
+from laddu_dask.compiler.scalar import run_scalar
 
 Array = NDArray[Any]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -54,7 +54,9 @@ def hessian(
     result = []
     for direction in np.eye(len(vector)):
         moved = invariants.pushforward(vector, direction)
-        scalars_ = run(second.scalars, [*frontier.tolist(), *moved.tolist()])
+        numbers = [*frontier.tolist(), *moved.tolist()]
+        program = second.scalars
+        scalars_ = np.array(run_scalar(program.instructions, numbers, program.outputs))
         rows = run_program(second.events, inputs, scalars_, backend)
         result.append(
             [
@@ -112,8 +114,10 @@ def test_forward_equals_reverse(grouped: bool, transform: Any) -> None:
             moved = gradient(reverse, inputs[1], vector * (1 + 2.0**-52))
             sound &= np.abs(moved - expected).max(axis=1, initial=0.0) <= 1e-14 * size
             sound &= np.isfinite(expected).all(axis=1)
+            if transform == "log":  # of what is not positive there is none
+                sound &= truth.values.real > 0
             # Where terms cancel to zero in every derivative, their rounding is all there is.
-            allowed = 1e-12 * size + 1e-15 * (1 + np.abs(truth.values))
+            allowed = 1e-12 * size + 1e-14 * (1 + np.abs(truth.values))
             wrong = sound & ~(np.abs(found - expected).max(axis=1, initial=0.0) <= allowed)
         assert not wrong.any(), (expr, found[wrong], expected[wrong])
         compared[:] += int(sound.sum()), EVENTS

@@ -10,7 +10,7 @@ import pytest
 from compiled_runs import run_program
 from lowering_table import MODELS, REACHED, Counts, counts
 
-from laddu_dask.compiler import Assumptions, compile_model, probe_model, propose
+from laddu_dask.compiler import Assumptions, NormalForm, compile_model, probe_model, propose
 
 
 def assert_as_good(found: Counts, reached: Counts, *, operations: bool = True) -> None:
@@ -33,7 +33,7 @@ def with_events(name: str, events: dict[str, np.ndarray]) -> Counts:
     """Counts under the assumptions that a data set leaves, facts included."""
     expr, assumptions = MODELS[name](), Assumptions()
     while True:
-        subject = probe_model(expr, assumptions)
+        subject = probe_model(NormalForm(expr, assumptions))
         source = np.array([events[column] for column in subject.columns])
         rows = run_program(subject.program, source, np.zeros(0), "interpreter")
         assumptions = replace(assumptions, facts=propose(subject.digests, rows))

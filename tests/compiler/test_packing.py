@@ -9,7 +9,13 @@ from grouped_runs import grouped_rows, written_rows
 from lowering_table import counts, incoherent
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, Transform, compile_candidates, compile_model
+from laddu_dask.compiler import (
+    Assumptions,
+    NormalForm,
+    Transform,
+    compile_candidates,
+    compile_model,
+)
 from laddu_dask.compiler.normalize import normalize
 from laddu_dask.compiler.packing import pack
 from laddu_dask.expr import Expr
@@ -43,7 +49,10 @@ def sums(count: int, amplitudes: list[Expr], scale: Expr | float = 1.0) -> Expr:
 
 def names(expr: Expr) -> list[str]:
     """Forms that were considered."""
-    return [candidate.name for candidate in compile_candidates(expr, "linear", Assumptions())]
+    return [
+        candidate.name
+        for candidate in compile_candidates(NormalForm(expr, Assumptions()), "linear")
+    ]
 
 
 PHASE = ld.complex(X, Y)

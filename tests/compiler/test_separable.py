@@ -11,7 +11,14 @@ from compiled_runs import run_program
 from numpy.typing import NDArray
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, Facts, compile_integral, compile_model, propose
+from laddu_dask.compiler import (
+    Assumptions,
+    Facts,
+    NormalForm,
+    compile_integral,
+    compile_model,
+    propose,
+)
 from laddu_dask.compiler.integral import probe_integral
 from laddu_dask.compiler.normalize import normalize
 from laddu_dask.compiler.separable import separate
@@ -176,7 +183,7 @@ def test_statistics_that_are_zero_or_repeat_another_are_left_out() -> None:
     expr = benchmark_models.coherent_sum(
         [benchmark_models.coupling(ld, f"w{k}") * wave for k, wave in enumerate(WAVES[:3])]
     ).norm_sqr()
-    subject = probe_integral(expr, Assumptions())
+    subject = probe_integral(NormalForm(expr, Assumptions()))
     source = np.array([of[name] for name in subject.columns])
     rows = run_program(subject.program, source, np.zeros(0), "interpreter")
     facts = propose(subject.digests, rows)
