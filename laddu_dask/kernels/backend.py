@@ -106,3 +106,6 @@ class Backend(Protocol):
 
     def compile(self, program: Program, purpose: Purpose = "map") -> Kernel:
         """Kernel of a program, ready for a purpose; compiled at most once per process."""
+
+    def compile_soon(self, program: Program, purpose: Purpose) -> None:
+        """Begin to get a program ready for a purpose, and do not wait for it."""

@@ -31,8 +31,8 @@ from laddu_dask.kernels.object_cache import default_cache
 from laddu_dask.kernels.optimizer import Optimizer
 from laddu_dask.kernels.target import Target, current_target
 
-#: Operations up to which good code is made at once, in less than about a tenth of a second.
-DIRECT = 1500
+#: Operations up to which good code is made at once, in some hundredths of a second.
+DIRECT = 500
 #: Operations from which the last few per cent of speed are not worth the time to compile.
 LARGE = 6000
 
@@ -102,6 +102,7 @@ class CpuKernel:
             if purpose in self._entries:
                 return
             started = time.perf_counter()
+            optimizer.hold()
             known = default_cache().get(self._key(purpose))
             if known is not None:
                 self._install(purpose, known, optimized=True)
@@ -111,7 +112,13 @@ class CpuKernel:
                 quick = assemble(self.assembly(purpose), self.target, 0)
                 self._install(purpose, quick, optimized=False)
                 optimizer.submit(lambda: self._optimize(purpose))
+            optimizer.hold()
             self.compile_seconds += time.perf_counter() - started
+
+    def prepare_soon(self, purpose: Purpose) -> None:
+        """Make code in the background; whoever needs it before gets what can be made at once."""
+        if purpose not in self._entries:
+            optimizer.submit(lambda: self._load_or_optimize(purpose))
 
     def is_optimized(self, purpose: Purpose) -> bool:
         """Whether the code for a purpose is the fast one already."""
@@ -132,9 +139,19 @@ class CpuKernel:
         return _key(f"{purpose}|{self.program.digest}", self.target, self._level())
 
     def _optimize(self, purpose: Purpose) -> None:
-        made = assemble(self.assembly(purpose), self.target, self._level())
-        default_cache().put(self._key(purpose), made)
-        self._install(purpose, made, optimized=True)
+        """Good code for a purpose, unless somebody has made it in the meantime."""
+        entry = self._entries.get(purpose)
+        if entry is None or not entry.optimized:
+            made = assemble(self.assembly(purpose), self.target, self._level())
+            default_cache().put(self._key(purpose), made)
+            self._install(purpose, made, optimized=True)
+
+    def _load_or_optimize(self, purpose: Purpose) -> None:
+        known = default_cache().get(self._key(purpose))
+        if known is None:
+            self._optimize(purpose)
+        else:
+            self._install(purpose, known, optimized=True)
 
     def _install(self, purpose: Purpose, made: bytes, *, optimized: bool) -> None:
         code = Code(made, self.target)
@@ -298,9 +315,16 @@ class CpuBackend:
 
     def compile(self, program: Program, purpose: Purpose = "map") -> CpuKernel:
         """Kernel of a program; made for the purpose on first use."""
+        kernel = self._kernel(program)
+        kernel.prepare(purpose)
+        return kernel
+
+    def compile_soon(self, program: Program, purpose: Purpose) -> None:
+        """The same in the background."""
+        self._kernel(program).prepare_soon(purpose)
+
+    def _kernel(self, program: Program) -> CpuKernel:
         target = current_target()
         with self._lock:
             key = target.key, program.digest
-            kernel = self._kernels.setdefault(key, CpuKernel(program, target))
-        kernel.prepare(purpose)
-        return kernel
+            return self._kernels.setdefault(key, CpuKernel(program, target))

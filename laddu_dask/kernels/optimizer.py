@@ -7,19 +7,30 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
 Job = Callable[[], None]
 
+#: Seconds without any other compilation before one in the background begins. LLVM is entered by one
+#: thread at a time, so whoever needs code at once would have to wait for the end of a long job.
+QUIET = 0.25
+
 
 class Optimizer:
     """Runs jobs one after the other on a thread of its own, which begins with the first job."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: float = QUIET) -> None:
         self._lock = threading.Lock()
+        self._quiet = quiet
+        self._last = time.monotonic()
         self._forget()
+
+    def hold(self) -> None:
+        """Somebody waits for code: nothing begins for a while."""
+        self._last = time.monotonic()
 
     def _forget(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -47,6 +58,10 @@ class Optimizer:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
+            while (left := self._last + self._quiet - time.monotonic()) > 0:
+                time.sleep(left)
+            if self._thread is not threading.current_thread():
+                return  # closed in the meantime
             try:
                 job()
             except Exception:
@@ -68,9 +83,7 @@ class Optimizer:
                 return
             while not self._jobs.empty():
                 self._jobs.get_nowait()
-                self._open -= 1
             self._jobs.put(None)
         thread.join()
         with self._lock:
-            self._open = 0
-            self._idle.set()
+            self._forget()

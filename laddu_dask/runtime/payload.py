@@ -109,8 +109,8 @@ class ReductionPayload:
         pass_index, events = self.tasks[partition]
         recipe = self.recipes[pass_index]
         backend = get_backend(recipe.backend)
-        for program in (recipe.programs.value, recipe.programs.gradient):
-            backend.compile(program, "reduce")
+        backend.compile(recipe.programs.value, "reduce")
+        backend.compile_soon(recipe.programs.gradient, "reduce")
         try:
             return Prepared(pass_index, recipe.prepare(events))
         except AssumptionError as error:

@@ -154,11 +154,12 @@ def test_code_that_others_can_write_is_not_run(
 SCRIPT = """
 import numpy as np
 from every_operation import program, rows
-from laddu_dask.kernels import get_backend
+from laddu_dask.kernels import cpu, get_backend
 from laddu_dask.kernels.object_cache import default_cache
 kernel = get_backend("cpu").compile(program())
 out = np.empty((kernel.program.n_outputs, 2048))
 kernel.map(rows(kernel.program), np.linspace(0.4, 0.9, kernel.program.n_parameters), out)
+cpu.optimizer.wait()
 cache = default_cache()
 print(cache.hits, cache.misses, cache.rejected, hash(out.tobytes()))
 """

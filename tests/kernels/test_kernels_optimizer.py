@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -15,7 +16,7 @@ from laddu_dask.kernels.optimizer import Optimizer
 
 
 def test_jobs_run_in_order_on_one_thread() -> None:
-    optimizer, done = Optimizer(), []
+    optimizer, done = Optimizer(quiet=0.0), []
     assert optimizer.wait(0)
     for n in range(20):
         optimizer.submit(lambda n=n: done.append((n, threading.current_thread().name)))
@@ -24,8 +25,24 @@ def test_jobs_run_in_order_on_one_thread() -> None:
     optimizer.close()
 
 
+def test_nothing_begins_while_somebody_waits_for_code() -> None:
+    optimizer, done = Optimizer(quiet=0.2), []
+    begun = time.monotonic()
+    optimizer.submit(lambda: done.append(time.monotonic()))
+    time.sleep(0.1)
+    held = time.monotonic()
+    optimizer.hold()
+    assert optimizer.wait(30)
+    assert done[0] - begun >= 0.2
+    assert done[0] - held >= 0.2
+    optimizer.submit(lambda: done.append(0.0))
+    optimizer.hold()
+    optimizer.close()  # what waits is dropped
+    assert len(done) == 1
+
+
 def test_a_failure_is_logged_and_the_next_job_runs(caplog: pytest.LogCaptureFixture) -> None:
-    optimizer, done = Optimizer(), []
+    optimizer, done = Optimizer(quiet=0.0), []
 
     def fail() -> None:
         raise ValueError("no code")
@@ -40,7 +57,7 @@ def test_a_failure_is_logged_and_the_next_job_runs(caplog: pytest.LogCaptureFixt
 
 
 def test_closing_waits_for_the_job_at_work_and_drops_the_others() -> None:
-    optimizer, begun, go, done = Optimizer(), threading.Event(), threading.Event(), []
+    optimizer, begun, go, done = Optimizer(quiet=0.0), threading.Event(), threading.Event(), []
 
     def job() -> None:
         begun.set()
