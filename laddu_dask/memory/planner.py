@@ -59,6 +59,8 @@ class DatasetRequest:
     tile_events
         Events of a kernel tile. A chunk is a whole number of tiles (rounded down, at least one),
         unless all events fit in one chunk.
+    longest_chunk
+        Most events worth a chunk, whatever memory there is.
     fragments
         Separately read pieces (row groups); chunks do not span them, so each piece after the
         first may add one partly filled chunk.
@@ -73,6 +75,7 @@ class DatasetRequest:
     tasks_in_flight: int = 1
     minimum_chunk: int = 1
     tile_events: int = 1
+    longest_chunk: int = 2**62
     fragments: int = 1
 
     def __post_init__(self) -> None:
@@ -91,9 +94,10 @@ class DatasetRequest:
 
     def largest_chunk(self, user_chunk: int | None) -> int:
         """Most events that a chunk may hold; a user's wish shrinks it, but not below the floor."""
-        if user_chunk is None or user_chunk >= self.events:
+        most = self.longest_chunk if user_chunk is None else min(user_chunk, self.longest_chunk)
+        if most >= self.events:
             return self.events
-        return max(user_chunk - user_chunk % self.tile_events, self.smallest_chunk)
+        return max(most - most % self.tile_events, self.smallest_chunk)
 
     def load(self, *, resident: bool, user_chunk: int | None) -> Load:
         """Price this data set under one storage (table at the top of the file)."""
@@ -265,7 +269,7 @@ class _Problem:
             resident_bytes=own,
             peak_bytes=own + load.transient.fixed_bytes + per_event * chunk,
             available_bytes=self.available - (kept - own),
-            reason=self.reason(number, resident, policy) + self.chunk_note(chunk, load),
+            reason=self.reason(number, resident, policy) + self.chunk_note(number, chunk, load),
             fixed_bytes=load.transient.fixed_bytes,
             bytes_per_event=per_event,
         )
@@ -284,9 +288,9 @@ class _Problem:
             )
         return "beside the other data sets no room is left to keep it, so every pass reads it again"
 
-    def chunk_note(self, chunk: int, load: Load) -> str:
-        wish = self.user_chunk
-        if wish is None or wish >= load.events or chunk < load.largest:
+    def chunk_note(self, number: int, chunk: int, load: Load) -> str:
+        wish, longest = self.user_chunk, self.requests[number].longest_chunk
+        if wish is None or wish >= min(load.events, longest) or chunk < load.largest:
             return ""
         if chunk > wish:
             return f"; a chunk has at least {chunk} events, more than the {wish} asked for"

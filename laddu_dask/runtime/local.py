@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import host_memory, peak_resident_bytes, resident_bytes
@@ -27,6 +28,19 @@ class Session(Protocol):
         """Release everything."""
 
 
+class _CallingThread(Executor):
+    """A pool without threads: handing one thread's work to another would only cost time."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        """Call at once."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*args, **options))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
 class LocalSession:
     """Partitions prepared and evaluated by threads of this process.
 
@@ -41,7 +55,11 @@ class LocalSession:
     def __init__(self, payload: ReductionPayload, threads: int) -> None:
         self._payload = payload
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="laddu-kernel")
+        self._pool: Executor = (
+            ThreadPoolExecutor(threads, thread_name_prefix="laddu-kernel")
+            if threads > 1
+            else _CallingThread()
+        )
         self._prepared: list[Prepared] = []
         try:
             self._prepared = list(self._pool.map(payload.prepare, range(len(payload.tasks))))

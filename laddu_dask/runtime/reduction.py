@@ -125,7 +125,7 @@ class Reducer:
                 requests,
                 capacity.budget,
                 policy,
-                min(self.execution.chunk_events or CHUNK_EVENTS, CHUNK_EVENTS),
+                self.execution.chunk_events,
             )
             self._plan = MemoryReport(decisions)
         return self._plan
@@ -147,6 +147,7 @@ class Reducer:
             transient_bytes_per_event=prepared + source,
             tasks_in_flight=capacity.widest,
             tile_events=TILE,
+            longest_chunk=CHUNK_EVENTS,
             fragments=max(len(item.dataset.fragments), 1),
         )
 
