@@ -129,6 +129,22 @@ def test_a_user_chunk_is_a_whole_number_of_tiles() -> None:
     assert plan_dataset(request, 10**6, "streaming", 5000).chunk_events == 5000
 
 
+def test_chunks_are_no_longer_than_what_is_useful() -> None:
+    """With any amount of memory; a wish still counts below, and is not blamed above."""
+    request = DatasetRequest("x", 10**6, 8, 8, tile_events=1024, longest_chunk=16384)
+    for storage in ("streaming", "resident"):
+        for wish, chunk, noted in (
+            (None, 16384, False),
+            (5000, 4096, True),
+            (50_000, 16384, False),
+        ):
+            decision = plan_dataset(request, 10**12, storage, wish)
+            assert decision.chunk_events == chunk
+            assert ("as asked" in decision.reason) is noted
+    few = dataclasses.replace(request, events=16_000)
+    assert plan_dataset(few, 10**12, "resident").chunk_events == 16_000
+
+
 def test_a_user_chunk_counts_in_what_stays_resident() -> None:
     """MP-05, T-47: small chunks cost more overhead, so residency may be lost."""
     assert plan_dataset(AX38, 3100).resident_bytes == 1100
