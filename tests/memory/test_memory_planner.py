@@ -140,7 +140,7 @@ def test_chunks_are_no_longer_than_what_is_useful() -> None:
         ):
             decision = plan_dataset(request, 10**12, storage, wish)
             assert decision.chunk_events == chunk
-            assert ("as asked" in decision.reason) is noted
+            assert ("events as asked" in decision.reason) is noted
     few = dataclasses.replace(request, events=16_000)
     assert plan_dataset(few, 10**12, "resident").chunk_events == 16_000
 
