@@ -13,7 +13,6 @@ from laddu_dask.compiler import CompiledModel
 from laddu_dask.data import DEFAULT_BATCH_ROWS, Dataset
 from laddu_dask.kernels import get_backend
 from laddu_dask.runtime.capacity import require_workers
-from laddu_dask.runtime.cluster_link import connect
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.partitions import Partition, partition_dataset
 from laddu_dask.runtime.preparation import Recipe, StreamingPartition
@@ -112,6 +111,8 @@ def _on_cluster(
     frontiers: Sequence[Array],
     gradient: bool,
 ) -> Iterator[Block]:
+    from laddu_dask.runtime.cluster_link import connect  # without a cluster nobody pays for it
+
     client, owned = connect(cluster)
     waiting: deque[Any] = deque()
     try:

@@ -20,8 +20,6 @@ from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import DatasetRequest, Lease, LeasePool, MemoryReport, plan_datasets
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
-from laddu_dask.runtime.cluster import ClusterSession
-from laddu_dask.runtime.cluster_link import connect
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
 from laddu_dask.runtime.partitions import Partition, partition_dataset
@@ -95,6 +93,9 @@ class Reducer:
                 self._capacity = local_capacity(self.execution)
             else:
                 if self._client is None:
+                    # Imported here: without a cluster nobody pays for it.
+                    from laddu_dask.runtime.cluster_link import connect
+
                     self._client, self._owns_client = connect(self.execution.cluster)
                 self._capacity = cluster_capacity(self._client, self.execution)
         return self._capacity
@@ -183,6 +184,8 @@ class Reducer:
                 if self._client is None:
                     self._session = LocalSession(payload, self.execution.local_threads)
                 else:
+                    from laddu_dask.runtime.cluster import ClusterSession
+
                     self._session = ClusterSession(self._client, payload, len(tasks))
             except BaseException:
                 self._release_leases()

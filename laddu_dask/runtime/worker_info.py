@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from laddu_dask.memory import peak_resident_bytes, resident_bytes
-from laddu_dask.runtime.worker_plugin import plugin_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,8 @@ class WorkerInfo:
 
 async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
     """Body of a `client.run`: asynchronous, so that it answers between two steps of the loop."""
+    from laddu_dask.runtime.worker_plugin import plugin_name  # only workers need distributed
+
     service = dask_worker.plugins.get(plugin_name(session))
     return WorkerInfo(
         address=dask_worker.address,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -50,3 +52,23 @@ def test_failures_reach_the_caller(threads: int) -> None:
     payload: Any = Payload(broken=1)
     with pytest.raises(DataError, match="partition 1 is broken"):
         LocalSession(payload, threads)
+
+
+def test_without_a_cluster_distributed_is_not_loaded() -> None:
+    """A quarter of a second and 25 MiB that a fit on one machine does not need."""
+    script = """
+import sys
+import numpy as np
+import laddu_dask as ld
+a = ld.parameter("a", initial=0.5)
+data = ld.Dataset.from_arrays(scalars={"x": np.linspace(1, 2, 50)}, weights=np.ones(50))
+model = ld.Model(a * ld.scalar("x") + 1)
+term = ld.NLL(model, data=data, accepted_mc=data)
+ld.Likelihood([term]).value_and_gradient([0.4])
+model.evaluate(data)
+print("distributed" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
