@@ -302,6 +302,17 @@ def _check_rows(what: str, rows: Rows, wanted: int, kind: np.dtype[Any]) -> None
         raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")
 
 
+def how_it_runs(program: Program) -> str:
+    """How a program is executed on this machine, and why so."""
+    target, size = current_target(), program.size
+    if size <= DIRECT:
+        stages = f"good code at once, {size} operations being few"
+    else:
+        stages = f"quick code at once and good code soon after, {size} operations being many"
+    lie = "vectors" if prefers_vectors(program.n_inputs - program.weighted, target) else "rows"
+    return f"vector code for {target.cpu}; {stages}; columns by {lie}"
+
+
 class CpuBackend:
     """Kernels compiled for the processor of this machine; one set per process."""
 

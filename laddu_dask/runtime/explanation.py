@@ -11,6 +11,7 @@ from laddu_dask.compiler import (
     IntegralForm,
     event_cost,
 )
+from laddu_dask.kernels.cpu import how_it_runs
 
 #: Lists are cut here.
 _MOST_LINES = 24
@@ -44,6 +45,8 @@ def explain_model(
             if other is not best
         ),
         *_programs(best.model),
+        f"  derivatives: {best.mode} mode, the cheaper one",
+        f"  executor: {how_it_runs(best.model.programs.gradient)}",
     ]
     separable, residual = integral.separable, integral.residual
     if separable is None:
