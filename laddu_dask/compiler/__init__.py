@@ -24,6 +24,7 @@ from laddu_dask.compiler.model import (
 )
 from laddu_dask.compiler.modes import Autodiff
 from laddu_dask.compiler.normal_form import NormalForm, columns_read, require_scalar
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.probe import Probe
 from laddu_dask.compiler.program import Program
 
@@ -39,6 +40,7 @@ __all__ = [
     "Invariants",
     "NormalForm",
     "ParameterLayout",
+    "Precision",
     "Probe",
     "Program",
     "SeparableIntegral",

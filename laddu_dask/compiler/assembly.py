@@ -9,7 +9,8 @@ from typing import Literal
 
 from laddu_dask.compiler import pairs
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
-from laddu_dask.compiler.columns import choose_columns
+from laddu_dask.compiler.columns import RECOMPUTED, WELL_CONDITIONED, choose_columns
+from laddu_dask.compiler.decided import decide, with_decided_conditions
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt
 from laddu_dask.compiler.invariants import Invariants, forward, pullback
@@ -17,11 +18,13 @@ from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.modes import Autodiff, Mode, forward_may_pay, tangent_rows
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
 
 #: What a pass over events computes from the model value I and the weight w of each event.
-#: ``linear``: w Re I.  ``log``: w log(Re I).  ``complex``: I itself, event by event.
+#: ``linear``: w Re I.  ``log``: w log(Re I).  ``complex``: I itself, event by event. In single
+#: precision I and its derivatives are floats; what the transform makes of them are doubles.
 Transform = Literal["linear", "log", "complex"]
 
 
@@ -63,21 +66,28 @@ def assemble(
     *,
     load: float | None = None,
     mode: Mode = "reverse",
+    precision: Precision = "f64",
 ) -> CompiledModel:
     """Cut the three programs out of a lowered graph.
 
     `load` is given for regrouped graphs: the cost of a column, see `choose_columns`. Without it
     every event value that meets parameters is kept.
     """
-    return Draft(lowered, transform, load, mode).compiled(layout)
+    return Draft(lowered, transform, load, mode, precision).compiled(layout)
 
 
 def assemble_values(
-    graph: Graph, roots: Sequence[pairs.Pair], layout: ParameterLayout
+    graph: Graph,
+    roots: Sequence[pairs.Pair],
+    layout: ParameterLayout,
+    precision: Precision = "f64",
 ) -> CompiledModel:
     """Programs of several complex values without derivatives, two rows each."""
     values = [part(graph, root) for root in roots for part in (pairs.re, pairs.im)]
-    cuts = _Cuts(Lowered(graph, roots[0]), graph, values, [{}], set(), None)
+    if precision != "f64":
+        graph, _, read = decide(graph, values)
+        values = [read[value] for value in values]
+    cuts = _Cuts(Lowered(graph, pairs.Pair(values[0], None)), graph, values, [{}], set(), None, precision)
     return cuts.compiled(layout)
 
 
@@ -95,6 +105,7 @@ class _Cuts:
         reached: Sequence[Mapping[int, int]],
         guarded: set[int],
         load: float | None,
+        precision: Precision,
     ) -> None:
         # `complex` differentiates two roots; a frontier value that only one of them reads has no
         # adjoint from the other, which is an exact zero.
@@ -106,7 +117,9 @@ class _Cuts:
         frontier = differentiated + [value for value in loads if value not in known]
         parameters = {value: i for i, value in enumerate(frontier)}
         met = boundary(graph, outputs, EVENT)
-        cached = met if load is None else choose_columns(graph, met, load)
+        # What is computed again in floats must not magnify that its operands are rounded.
+        operations = RECOMPUTED if precision == "f64" else WELL_CONDITIONED
+        cached = met if load is None else choose_columns(graph, met, load, operations)
         inputs = {value: i for i, value in enumerate(cached)}
         checks = list(dict.fromkeys(lowered.checks))
         # Values that meet parameters are checked for their range, also those that are not kept.
@@ -120,18 +133,23 @@ class _Cuts:
             for i, value in enumerate(differentiated)
             if guarded.issuperset(found[value] for found in reached if value in found)
         )
-        self._lowered, self._graph = lowered, graph
+        self._lowered, self._graph, self._precision = lowered, graph, precision
         self._differentiated, self._frontier = tuple(differentiated), frontier
         self._excerpt = outputs, inputs, parameters
         self.programs = EventPrograms(
             columns=columns,
             prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
-            value=cut(graph, values, inputs, parameters, weight_row=len(cached)),
-            gradient=cut(graph, outputs, inputs, parameters, weight_row=len(cached)),
+            value=cut(
+                graph, values, inputs, parameters, weight_row=len(cached), precision=precision
+            ),
+            gradient=cut(
+                graph, outputs, inputs, parameters, weight_row=len(cached), precision=precision
+            ),
             n_cached=len(cached),
             checks=tuple(check.moved(place.__getitem__) for check in checks),
             regrouped=load is not None,
             ranged=() if load is None else tuple(place[value] for value in met),
+            precision=precision,
         )
 
     def compiled(self, layout: ParameterLayout) -> CompiledModel:
@@ -149,6 +167,7 @@ class _Cuts:
             len(self._differentiated),
             (moved, curved),
             tuple(guard.property for guard in guards),
+            self._precision,
         )
         excerpt = Excerpt.of(self._graph, *self._excerpt)
         return CompiledModel(layout, invariants, replace(self.programs, excerpt=excerpt))
@@ -159,20 +178,28 @@ class Draft(_Cuts):
 
     Parameters
     ----------
-    lowered, transform, load, mode
+    lowered, transform, load, mode, precision
         See `assemble`.
     """
 
     def __init__(
-        self, lowered: Lowered, transform: Transform, load: float | None, mode: Mode
+        self,
+        lowered: Lowered,
+        transform: Transform,
+        load: float | None,
+        mode: Mode,
+        precision: Precision,
     ) -> None:
+        if precision != "f64":
+            lowered = with_decided_conditions(lowered)
         graph, accepted = lowered.graph.branch(), lowered.accepted
         guarded: set[int] = set()
-        values, reached = _outputs(graph, lowered.root, transform, guarded, mode)
+        outputs = _outputs if precision == "f64" else _single_outputs
+        values, reached = outputs(graph, lowered.root, transform, guarded, mode)
         if accepted is not None:
             nothing = graph.const(math.nan)
             values = [graph.select(accepted, value, nothing) for value in values]
-        super().__init__(lowered, graph, values, reached, guarded, load)
+        super().__init__(lowered, graph, values, reached, guarded, load, precision)
 
 
 def _outputs(
@@ -194,12 +221,41 @@ def _outputs(
         else:
             values = [graph.mul(weight, graph.call("log", real))]
             seeded = [(real, graph.div(weight, real))]
+    return values, _derivatives(graph, seeded, guarded, mode)
+
+
+def _single_outputs(
+    graph: Graph, root: pairs.Pair, transform: Transform, guarded: set[int], mode: Mode
+) -> tuple[list[int], list[dict[int, int]]]:
+    """The same in single precision.
+
+    The value and its derivatives are floats, whatever the transform; logarithm, reciprocal and
+    weight come to them as doubles, or the whole sweep would be one of doubles.
+    """
+    if transform == "complex":
+        return _outputs(graph, root, transform, guarded, mode)
+    real, weight = pairs.re(graph, root), graph.emit("weight")
+    wide = graph.call("widen", real)
+    if transform == "linear":
+        value, scale = graph.mul(weight, wide), weight
+    else:
+        value, scale = graph.mul(weight, graph.call("log", wide)), graph.div(weight, wide)
+    (slopes,) = _derivatives(graph, [(real, graph.const(1.0))], guarded, mode)
+    rows = {to: graph.mul(scale, graph.call("widen", slope)) for to, slope in slopes.items()}
+    guarded.update([rows[to] for to, slope in slopes.items() if slope in guarded])
+    return [value], [rows]
+
+
+def _derivatives(
+    graph: Graph, seeded: Sequence[tuple[int, int]], guarded: set[int], mode: Mode
+) -> list[dict[int, int]]:
+    """Seed times the derivatives of each root by frontier value."""
     # Reverse mode also finds what is differentiated at all.
     reverse = [adjoints(graph, part, seed, guarded) for part, seed in seeded]
     if mode == "reverse":
-        return values, reverse
+        return reverse
     frontier = sorted({value for found in reverse for value in found})
     forward = [tangent_rows(graph, part, frontier, seed) for part, seed in seeded]
     for backward, found in zip(reverse, forward, strict=True):
         guarded.update(found[value] for value in found if backward.get(value) in guarded)
-    return values, forward
+    return forward

@@ -16,21 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler.facts import Facts
+from laddu_dask.compiler.precision import RANGES, Precision, is_moderate
 
 #: Property that an event value is assumed to have. ``open``: none.
 Property = Literal["nonnegative", "negative", "finite", "constant", "equal", "opposite", "open"]
 
-
-#: Regrouping multiplies what the written form keeps apart. Values within these powers of two cannot
-#: leave the exponent range in a product of two.
-SMALLEST, LARGEST = 2.0**-400, 2.0**400
 #: Stands for the range of all columns among the findings about events.
 RANGE = b"range"
-
-
-def is_moderate(value: float) -> bool:
-    """Zero, or far from both ends of the exponent range; false for NaN."""
-    return value == 0 or SMALLEST <= abs(value) <= LARGEST
 
 
 class Check(NamedTuple):
@@ -61,14 +53,16 @@ class Check(NamedTuple):
         other = None if self.other is None else place(self.other)
         return self._replace(value=place(self.value), other=other)
 
-    def findings(self, rows: npt.NDArray[np.float64]) -> Property | None:
+    def findings(
+        self, rows: npt.NDArray[np.float64], precision: Precision = "f64"
+    ) -> Property | None:
         """What the rows of a prepare program leave of the assumption, if they contradict it.
 
         A value of NaN has no sign: whatever is assumed, it stays NaN.
         """
         values = rows[self.value]
         if self.property == "finite":
-            return None if (np.abs(values) <= LARGEST).all() else "open"
+            return None if (np.abs(values) <= RANGES[precision].largest).all() else "open"
         if self.property == "negative":
             return "open" if (values >= 0).any() else None
         if self.property == "nonnegative":
@@ -76,7 +70,8 @@ class Check(NamedTuple):
                 return None
             return "open" if (values >= 0).any() else "negative"
         if self.property == "constant":
-            return None if (values == self.number).all() else "open"
+            usable = is_moderate(self.number, precision) and (values == self.number).all()
+            return None if usable else "open"
         assert self.other is not None
         others = rows[self.other]
         same = values == (others if self.property == "equal" else np.negative(others))

@@ -19,11 +19,18 @@ from laddu_dask.compiler.flow import UNLIMITED, Network
 from laddu_dask.compiler.ir import CONDITIONS, EVENT, Graph
 
 #: Cheap operations. Elementary functions and systems of equations are never computed again.
-_RECOMPUTED = frozenset({"add", "sub", "mul", "neg", "select", "abs", "copysign", "div", "sqrt"})
+RECOMPUTED = frozenset({"add", "sub", "mul", "neg", "select", "abs", "copysign", "div", "sqrt"})
+#: Those of them that lose at most a few roundings when their operands are rounded.
+WELL_CONDITIONED = RECOMPUTED - {"add", "sub", "select"}
 _UNITS = 1000  # per nanosecond; capacities are integers
 
 
-def choose_columns(graph: Graph, needed: Sequence[int], load: float = LOAD) -> list[int]:
+def choose_columns(
+    graph: Graph,
+    needed: Sequence[int],
+    load: float = LOAD,
+    recomputed: frozenset[str] = RECOMPUTED,
+) -> list[int]:
     """Values to keep, such that everything needed is kept or computed from them at least cost.
 
     Parameters
@@ -34,9 +41,11 @@ def choose_columns(graph: Graph, needed: Sequence[int], load: float = LOAD) -> l
         Event values, none of them a condition.
     load
         Cost of a kept value in nanoseconds; larger ones trade operations for memory.
+    recomputed
+        Operations that may be done in the kernel.
     """
     price = round(load * _UNITS)
-    values, computable = _candidates(graph, needed, price)
+    values, computable = _candidates(graph, needed, price, recomputed)
     place = {value: i for i, value in enumerate(values)}
     n = len(values)
     source, sink = 2 * n, 2 * n + 1
@@ -69,12 +78,14 @@ def _units(op: str) -> int:
     return round(OPERATION[op] * _UNITS)
 
 
-def _candidates(graph: Graph, needed: Iterable[int], price: int) -> tuple[list[int], set[int]]:
+def _candidates(
+    graph: Graph, needed: Iterable[int], price: int, recomputed: frozenset[str]
+) -> tuple[list[int], set[int]]:
     """Values that an optimal choice may contain, ascending, and those it may compute.
 
     Computing saves no more than all loads, so no operation further down than that pays.
     """
-    cheapest = min(_units(op) for op in _RECOMPUTED)
+    cheapest = min(_units(op) for op in recomputed)
     level = set(needed)
     deepest = len(level) * price // cheapest
     seen: set[int] = set(level)
@@ -82,7 +93,7 @@ def _candidates(graph: Graph, needed: Iterable[int], price: int) -> tuple[list[i
     for _ in range(deepest):
         below: set[int] = set()
         for value in level:
-            if _may_be_computed(graph, value, price):
+            if _may_be_computed(graph, value, price, recomputed):
                 computable.add(value)
                 below.update(arg for arg in graph.ops[value][1] if graph.kinds[arg] == EVENT)
         level = below - seen
@@ -92,12 +103,12 @@ def _candidates(graph: Graph, needed: Iterable[int], price: int) -> tuple[list[i
     return sorted(seen), computable
 
 
-def _may_be_computed(graph: Graph, value: int, price: int) -> bool:
+def _may_be_computed(graph: Graph, value: int, price: int, recomputed: frozenset[str]) -> bool:
     op, args, _ = graph.ops[value]
     if op in CONDITIONS:
         return True
     return (
-        op in _RECOMPUTED
+        op in recomputed
         and _units(op) < price
         and all(graph.kinds[arg] == EVENT or graph.ops[arg][0] == "const" for arg in args)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.ir import CONDITIONS
+from laddu_dask.compiler.precision import BYTES
 
 #: Nanoseconds per load of a cached column in a kernel; see `laddu_dask.compiler.columns`.
 LOAD = 0.6
@@ -38,4 +39,5 @@ OPERATION = {
 def cost(programs: EventPrograms) -> float:
     """Estimated nanoseconds per event of value and gradient."""
     operations = sum(OPERATION.get(op, 0.0) for op, _, _ in programs.gradient.instructions)
-    return _BYTE * 8 * (programs.n_cached + 1) + operations
+    read = BYTES[programs.precision] * programs.n_cached + BYTES["f64"]  # the weight is a double
+    return _BYTE * read + operations

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from laddu_dask.compiler.assumptions import Check
 from laddu_dask.compiler.excerpt import Curvature, Excerpt, curvature
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import Program
 from laddu_dask.errors import LadduError
 
@@ -32,11 +33,14 @@ class EventPrograms:
         Rows of `prepare`, with the property that each must have.
     regrouped
         Whether the order of operations is not the written one, so that event values which meet
-        parameters must be moderate (see `laddu_dask.compiler.assumptions.is_moderate`).
+        parameters must be moderate (see `laddu_dask.compiler.precision`).
     ranged
         Rows of `prepare` with these values, whether they are cached or computed again.
     excerpt
         `gradient` before it was cut; None where there is nothing to differentiate.
+    precision
+        That of `value` and `gradient`, and of the columns that they read. `prepare` works in double
+        precision whatever it is, and the columns are rounded afterwards.
     """
 
     columns: tuple[str, ...]
@@ -48,6 +52,7 @@ class EventPrograms:
     regrouped: bool = False
     ranged: tuple[int, ...] = ()
     excerpt: Excerpt | None = None
+    precision: Precision = "f64"
 
     @cached_property
     def curvature(self) -> Curvature:
@@ -60,7 +65,7 @@ class EventPrograms:
         """
         if self.excerpt is None:
             raise LadduError("sums without parameters have no second derivatives")
-        return curvature(self.excerpt, self.value.n_outputs)
+        return curvature(self.excerpt, self.value.n_outputs, self.precision)
 
     @cached_property
     def digest(self) -> str:
@@ -71,5 +76,6 @@ class EventPrograms:
             self.gradient.digest,
             self.checks,
             self.ranged,
+            self.precision,
         )
         return hashlib.blake2b(repr((self.columns, parts)).encode(), digest_size=16).hexdigest()

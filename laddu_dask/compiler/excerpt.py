@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.forward import tangents
 from laddu_dask.compiler.ir import PARAMETER, Graph, Instruction, live
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import Program, cut
 
 
@@ -106,7 +107,7 @@ class Curvature:
     events: Program
 
 
-def curvature(excerpt: Excerpt, n_values: int) -> Curvature:
+def curvature(excerpt: Excerpt, n_values: int, precision: Precision = "f64") -> Curvature:
     """Differentiate the adjoint rows of a gradient program.
 
     Parameters
@@ -115,6 +116,8 @@ def curvature(excerpt: Excerpt, n_values: int) -> Curvature:
         The gradient program before it was cut.
     n_values
         Its first outputs are values, not adjoints.
+    precision
+        That of the event program; the scalars are doubles.
     """
     g = excerpt.graph()
     n = excerpt.n_parameters
@@ -133,6 +136,7 @@ def curvature(excerpt: Excerpt, n_values: int) -> Curvature:
         inputs,
         {value: k for k, value in enumerate(scalars)},
         weight_row=excerpt.n_inputs,
+        precision=precision,
     )
     numbered = {value: k for k, value in enumerate((*leaves, *moved))}
     return Curvature(cut(g, scalars, {}, numbered), events)

@@ -11,7 +11,7 @@ import numpy as np
 from laddu_dask.compiler import pairs
 from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
-from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property, is_moderate
+from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.event_programs import EventPrograms
@@ -23,6 +23,7 @@ from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.model import cheapest, probe_forms
 from laddu_dask.compiler.modes import Autodiff
 from laddu_dask.compiler.normal_form import NormalForm
+from laddu_dask.compiler.precision import Precision, is_moderate
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.program import Program, cut
 from laddu_dask.compiler.scalar import Evaluator
@@ -106,19 +107,33 @@ class IntegralForm:
 
 
 def compile_integral(
-    expr: Expr, assumptions: Assumptions, autodiff: Autodiff = "auto", *, load: float = LOAD
+    expr: Expr,
+    assumptions: Assumptions,
+    autodiff: Autodiff = "auto",
+    *,
+    load: float = LOAD,
+    precision: Precision = "f64",
 ) -> IntegralForm:
     """Separate what can be integrated once from what needs every event in every evaluation.
 
-    `autodiff` and `load` are about the latter; see `compile_model`.
+    `autodiff`, `load` and `precision` are about the latter; see `compile_model`. Statistics are
+    made in double precision whatever it is: it happens once, and they are a few numbers.
     """
-    return integrate(NormalForm(expr, assumptions), autodiff, load=load)
+    return integrate(NormalForm(expr, assumptions), autodiff, load=load, precision=precision)
 
 
-def integrate(form: NormalForm, autodiff: Autodiff = "auto", *, load: float = LOAD) -> IntegralForm:
+def integrate(
+    form: NormalForm,
+    autodiff: Autodiff = "auto",
+    *,
+    load: float = LOAD,
+    precision: Precision = "f64",
+) -> IntegralForm:
     """The same of a normal form."""
     layout, rest = form.layout, form.residual_forms
-    residual = cheapest(rest, "linear", layout, autodiff, load=load) if rest else None
+    residual = None
+    if rest:
+        residual = cheapest(rest, "linear", layout, autodiff, load=load, precision=precision)
     algebra, products = form.separated
     if not products:
         return IntegralForm(None, residual)

@@ -12,10 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from laddu_dask.compiler.assumptions import Guard, Property, is_moderate
+from laddu_dask.compiler.assumptions import Guard, Property
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
+from laddu_dask.compiler.precision import Precision, is_moderate
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
 from laddu_dask.compiler.scalar import Evaluator
@@ -42,6 +43,8 @@ class Invariants:
         `forward` without guards, and `pullback`, before they were cut.
     guards
         Properties that the last outputs of `forward` must have.
+    precision
+        To what kernels round the frontier values. They are doubles here, and so are all sums.
     """
 
     forward: ScalarProgram
@@ -50,6 +53,7 @@ class Invariants:
     n_adjoints: int
     excerpts: tuple[Excerpt, Excerpt]
     guards: tuple[Property, ...] = ()
+    precision: Precision = "f64"
 
     @property
     def operations(self) -> int:
@@ -68,7 +72,10 @@ class Invariants:
         order may leave the exponent range.
         """
         values, guarded = self._forward(parameters)
-        valid = all(map(holds, self.guards, guarded)) and all(map(is_moderate, values.tolist()))
+        precision = self.precision
+        pairs = zip(self.guards, guarded, strict=True)
+        valid = all(holds(guard, value, precision) for guard, value in pairs)
+        valid = valid and all(is_moderate(value, precision) for value in values.tolist())
         return values if valid else None
 
     def _forward(self, parameters: Vector) -> tuple[Vector, list[float]]:
@@ -126,9 +133,9 @@ class Invariants:
         return Evaluator(program.instructions, program.outputs)
 
 
-def holds(assumed: Property, value: float) -> bool:
+def holds(assumed: Property, value: float, precision: Precision = "f64") -> bool:
     """Whether a parameter-only value has the property that a guard demands."""
-    return value >= 0 if assumed == "nonnegative" else is_moderate(value)
+    return value >= 0 if assumed == "nonnegative" else is_moderate(value, precision)
 
 
 def forward(

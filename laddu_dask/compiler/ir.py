@@ -19,8 +19,9 @@ from dataclasses import dataclass
 EVENT, PARAMETER = 1, 2
 MIXED = EVENT | PARAMETER
 
-# A weight is mixed, not event-only: nothing that contains it may become a cached column.
-_LEAF_KIND = {"column": EVENT, "parameter": PARAMETER, "weight": MIXED}
+# A weight is mixed, not event-only: nothing that contains it may become a cached column. Nor may
+# what is worked out in double precision: a column of a kernel in single precision is rounded.
+_LEAF_KIND = {"column": EVENT, "parameter": PARAMETER, "weight": MIXED, "widen": MIXED}
 
 #: Parts of analytic functions of x + iy; they become real operations when programs are cut.
 COMPLEX = frozenset(

@@ -44,3 +44,10 @@ class Lowered:
         """Everything that programs compute of it."""
         parts = (*self.root, self.accepted)
         return tuple(part for part in parts if part is not None)
+
+    @property
+    def subjects(self) -> tuple[int, ...]:
+        """The roots, and what must be right for them."""
+        checked = [value for check in self.checks for value in (check.value, check.other)]
+        guarded = [guard.value for guard in self.guards]
+        return (*self.roots, *(value for value in checked if value is not None), *guarded)

@@ -11,7 +11,6 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from laddu_dask.compiler import branches
 from laddu_dask.compiler.complex_functions import expand
@@ -25,11 +24,10 @@ from laddu_dask.compiler.ir import (
     compact,
     live,
 )
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.systems import SYSTEMS, last_unknowns, order
 from laddu_dask.compiler.unrolling import Unrolling
 from laddu_dask.errors import LadduError
-
-Precision = Literal["f64", "f32"]
 
 
 @dataclass(frozen=True)
@@ -185,6 +183,7 @@ def cut(
     parameters: Mapping[int, int],
     *,
     weight_row: int | None = None,
+    precision: Precision = "f64",
 ) -> Program:
     """Cut a program out of a graph.
 
@@ -200,6 +199,8 @@ def cut(
         Value -> parameter index; likewise.
     weight_row
         Input row of the event weight.
+    precision
+        What the operations round to; see `Program`.
     """
     leaves: dict[int, Instruction] = {}
     for value, row in inputs.items():
@@ -214,7 +215,7 @@ def cut(
     n_inputs = max([*inputs.values(), -1 if weight_row is None else weight_row, -1]) + 1
     n_parameters = max(parameters.values(), default=-1) + 1  # not every index need have a reader
     weighted = weight_row is not None
-    program = Program(body, n_inputs, n_parameters, rows, weighted)
+    program = Program(body, n_inputs, n_parameters, rows, weighted, precision)
     program.verify()
     return program
 

@@ -105,6 +105,8 @@ def partials(g: Graph, index: int) -> list[tuple[int, Factor]]:
         return [(args[0], g.const(1.0)), (args[1], g.const(-1.0))]
     if op == "neg":
         return [(args[0], g.const(-1.0))]
+    if op == "widen":
+        return [(args[0], g.const(1.0))]
     if op == "mul":
         a, b = args
         if a == b:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property, is_moderate
+from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property
 from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.facts import event_digests
 from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph, Payload, live
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.pairs import Pair
+from laddu_dask.compiler.precision import is_moderate
 
 #: Finite when their operands are.
 _POLYNOMIAL = frozenset({"add", "sub", "mul", "neg", "abs"})
@@ -75,10 +76,7 @@ class _Copy:
     def result(self) -> Lowered:
         """The copy."""
         form, g = self._form, self._graph
-        subjects = [*form.roots, *(check.value for check in form.checks)]
-        subjects += [check.other for check in form.checks if check.other is not None]
-        subjects += [guard.value for guard in form.guards]
-        for value in live(form.graph, subjects):
+        for value in live(form.graph, form.subjects):
             op, args, payload = form.graph.ops[value]
             if form.graph.kinds[value] == MIXED:
                 copied = self._operation(op, [self._read[arg] for arg in args], payload)

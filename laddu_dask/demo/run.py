@@ -108,11 +108,12 @@ def run_demo(
 def compile_kernels(model: Model, execution: Execution) -> None:
     """Compile what the fit will run, so that its time is known apart."""
     backend = get_backend(execution.backend_name)
-    values = model.compiled("complex").programs
+    values = model.compiled("complex", precision=execution.precision).programs
     for program in (values.prepare, values.value):
         backend.compile(program, "map")
     for transform in ("log", "linear"):
-        programs = model.grouped(transform, Assumptions()).programs
+        form = model.grouped(transform, Assumptions(), precision=execution.precision)
+        programs = form.programs
         backend.compile(programs.prepare, "map")
         for program in (programs.value, programs.gradient):
             backend.compile(program, "reduce")

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.kernels.accumulator import LANES
-from laddu_dask.kernels.backend import Array, Rows, padded, whole_vectors
+from laddu_dask.kernels.backend import Rows, padded, whole_vectors
 from laddu_dask.kernels.target import Target
 
 #: So many streams are fetched ahead by every processor.
@@ -36,7 +36,7 @@ def empty_columns(columns: int, events: int, *, vectors: bool, dtype: npt.DTypeL
     return np.empty((columns, padded(events)), dtype=dtype)
 
 
-def put(columns: Any, first: int, rows: Array, events: int) -> None:
+def put(columns: Any, first: int, rows: Rows, events: int) -> None:
     """Copy the first `events` events of rows to events `first` and following.
 
     `first` is a multiple of the lanes. What the last vector lacks is filled up as in the rows.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from laddu_dask.compiler import Precision
 from laddu_dask.compiler.diagnose import evaluate_event
 from laddu_dask.errors import DataError, EvaluationError
 from laddu_dask.expr.node import walk
@@ -26,6 +27,8 @@ class BadEvent:
         Text of the sub-expression in which a NaN or infinity began, or None.
     columns, parameters
         What the model was evaluated with.
+    precision
+        That of the sums; the value here is a double.
     """
 
     term: UnbinnedTerm
@@ -35,10 +38,16 @@ class BadEvent:
     culprit: str | None
     columns: Mapping[str, float]
     parameters: Mapping[str, float]
+    precision: Precision
 
     @classmethod
     def of(
-        cls, term: UnbinnedTerm, role: str, event: int, parameters: Mapping[str, float]
+        cls,
+        term: UnbinnedTerm,
+        role: str,
+        event: int,
+        parameters: Mapping[str, float],
+        precision: Precision,
     ) -> BadEvent:
         """Read the event and evaluate the model on it."""
         node = term.model.expr.node
@@ -46,7 +55,7 @@ class BadEvent:
         # Columns on which no result depends were not read and need not exist; any number will do.
         unread = {str(leaf.data): 0.0 for leaf in walk(node) if leaf.op == "column"}
         value, culprit = evaluate_event(node, unread | columns, parameters)
-        return cls(term, role, event, value, culprit, columns, parameters)
+        return cls(term, role, event, value, culprit, columns, parameters, precision)
 
     @property
     def is_usable(self) -> bool:
@@ -63,6 +72,12 @@ class BadEvent:
             problem = f"{what}; the first part that is not finite is {self.culprit}"
         elif self.role == "data" and not self.value.real > 0:
             problem = f"{what}; the intensity of a data event must be positive"
+        elif self.precision == "f32":
+            problem = (
+                f"{what} in double precision, but in single precision it is not positive, or it or "
+                "a derivative of it overflows; use precision='f64', or bring columns and "
+                "parameters to scales near 1"
+            )
         else:
             problem = f"{what}, but a derivative of it, or its product with the weight, overflows"
         dataset = self.term.data if self.role == "data" else self.term.accepted_mc

@@ -345,7 +345,8 @@ class Likelihood:
             if total.first_bad is not None:
                 term, role = self.terms[index // len(_ROLES)], _ROLES[index % len(_ROLES)]
                 values = dict(zip(self.parameter_names, vector.tolist(), strict=True))
-                return BadEvent.of(term, role, total.first_bad, values)
+                precision = self.execution.precision
+                return BadEvent.of(term, role, total.first_bad, values, precision)
         return None
 
     # plan, report, fit -----------------------------------------------------------------------

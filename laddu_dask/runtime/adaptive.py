@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import Assumptions, CompiledModel
+from laddu_dask.compiler import Assumptions, CompiledModel, Precision
 from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
@@ -44,8 +44,8 @@ Result = TypeVar("Result")
 #: in every evaluation, which is still far faster than to read the source again.
 THRIFTY = 1.2
 
-#: Separable and general integral may differ by rounding, not by more.
-VERIFY_TOLERANCE = 1e-9
+#: Separable and general integral may differ by rounding, not by more. Statistics are doubles.
+VERIFY_TOLERANCE: dict[Precision, float] = {"f64": 1e-9, "f32": 5e-4}
 
 
 class AdaptiveReducer:
@@ -80,6 +80,7 @@ class AdaptiveReducer:
             separate=self._separates[index],
             verify=self.execution.normalization == "verify",
             load=self._load,
+            precision=self.execution.precision,
         )
 
     def _open(self) -> Reducer:
@@ -117,7 +118,12 @@ class AdaptiveReducer:
                     self._sum_every_event(index)
 
     def _keep_what_fits(self) -> None:
-        """Compute more again from fewer columns, if these fit in memory and the others do not."""
+        """Compute more again from fewer columns, if these fit in memory and the others do not.
+
+        Not in single precision: columns are rounded there, and results must not depend on memory.
+        """
+        if self.execution.precision != "f64":
+            return
         if self.execution.storage == "streaming" or self._load != LOAD:
             return
         before = self._streamed()
@@ -305,7 +311,8 @@ class AdaptiveReducer:
         for item, form, part in zip(self.passes, self._forms, parts, strict=True):
             own = [sums.pop(0) for _ in form.per_event]
             if form.reference is not None:
-                _verify(item, [*own[:-1], part], own.pop())
+                tolerance = VERIFY_TOLERANCE[self.execution.precision]
+                _verify(item, [*own[:-1], part], own.pop(), tolerance)
             result.append(PassSum.total([*own, *([] if part is None else [part])]))
         return result
 
@@ -347,7 +354,10 @@ class AdaptiveReducer:
         """Its data are streamed: this is the exception, and the memory belongs to the rule."""
         if self._written is None:
             autodiff = self.execution.autodiff
-            models = [item.model.compiled(item.transform, autodiff) for item in self.passes]
+            precision = self.execution.precision
+            models = [
+                item.model.compiled(item.transform, autodiff, precision) for item in self.passes
+            ]
             passes = [
                 Pass(item.label, item.dataset, model.programs)
                 for item, model in zip(self.passes, models, strict=True)
@@ -439,10 +449,12 @@ class AdaptiveReducer:
             self._written = None
 
 
-def _verify(item: ModelPass, parts: Sequence[PassSum | None], reference: PassSum) -> None:
+def _verify(
+    item: ModelPass, parts: Sequence[PassSum | None], reference: PassSum, tolerance: float
+) -> None:
     total = PassSum.total([part for part in parts if part is not None])
     error = abs(total.value - reference.value)
-    if reference.first_bad is None and not error <= VERIFY_TOLERANCE * abs(reference.value):
+    if reference.first_bad is None and not error <= tolerance * abs(reference.value):
         raise LadduError(
             f"{item.label}: the separated integral is {total.value!r}, the sum over events "
             f"{reference.value!r}; use normalization='general' and report this",

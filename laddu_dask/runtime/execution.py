@@ -7,13 +7,12 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from laddu_dask.compiler import Autodiff
+from laddu_dask.compiler import Autodiff, Precision
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import MemoryPlan
 from laddu_dask.runtime.cluster_form import refuse_other_forms
 
 BackendName = Literal["auto", "interpreter", "cpu", "gpu"]
-Precision = Literal["f64", "f32"]
 Normalization = Literal["auto", "general", "verify"]
 Storage = Literal["fastest", "resident", "spilled", "streaming"]
 
@@ -21,7 +20,6 @@ Storage = Literal["fastest", "resident", "spilled", "streaming"]
 #: than replaced by something else.
 _NOT_YET = {
     ("backend", "gpu"): "choose backend='cpu'",
-    ("precision", "f32"): "choose precision='f64'; float32 files are read and widened anyway",
     ("storage", "spilled"): "choose storage='streaming', which reads the source in every pass",
 }
 
@@ -35,7 +33,11 @@ class Execution:
     backend
         ``"cpu"``: compiled kernels; ``"interpreter"``: NumPy, nothing compiled; ``"auto"``: cpu.
     precision
-        ``"f64"``.
+        ``"f64"``: double precision; ``"f32"``: prepared columns are kept as floats, which halves
+        their memory, and each value and its derivatives are worked out in floats, to 6e-8 at best.
+        Preparation, logarithms, weights and sums are doubles in both, and results are as
+        reproducible. A fit needs ``"f64"`` where parameters change the objective by less than 1e-7
+        of its size. See docs/reproducibility.md.
     autodiff
         How kernels differentiate: ``"reverse"``: one sweep from the value down; ``"forward"``: a
         tangent for each of the values that parameters enter by; ``"auto"``: forward where it does

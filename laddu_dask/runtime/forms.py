@@ -12,6 +12,7 @@ from laddu_dask.compiler import (
     Assumptions,
     Autodiff,
     CompiledModel,
+    Precision,
     SeparableIntegral,
     Transform,
 )
@@ -80,22 +81,25 @@ def choose_form(
     separate: bool,
     verify: bool,
     load: float = LOAD,
+    precision: Precision = "f64",
 ) -> PassForm:
     """Separate an integral if that is wanted and possible; regroup what is left.
 
     Columns at the ends of the exponent range leave the written form, which multiplies in the order
     of the user. `load` is the cost of a column, see `compile_model`.
     """
+    model, transform = item.model, item.transform
     if assumptions.is_open(RANGE):
-        return PassForm(None, item.model.compiled(item.transform, autodiff))
-    if item.transform == "linear" and separate:
-        form = item.model.integral(assumptions, autodiff, load=load)
+        return PassForm(None, model.compiled(transform, autodiff, precision))
+
+    def grouped() -> CompiledModel:
+        return model.grouped(transform, assumptions, autodiff, load=load, precision=precision)
+
+    if transform == "linear" and separate:
+        form = model.integral(assumptions, autodiff, load=load, precision=precision)
         if form.separable is not None:
-            whole = None
-            if verify:
-                whole = item.model.grouped("linear", assumptions, autodiff, load=load)
-            return PassForm(form.separable, form.residual, whole)
-    return PassForm(None, item.model.grouped(item.transform, assumptions, autodiff, load=load))
+            return PassForm(form.separable, form.residual, grouped() if verify else None)
+    return PassForm(None, grouped())
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from laddu_dask.compiler import (
     IntegralForm,
     NormalForm,
     ParameterLayout,
+    Precision,
     Probe,
     Transform,
     columns_read,
@@ -41,7 +42,7 @@ from laddu_dask.runtime.visiting import Consume, Reduction, complex_rows, visit
 Parameters = Sequence[float] | npt.NDArray[np.float64] | Mapping[str, float] | None
 
 #: An imaginary part up to this share of the modulus is rounding, not physics.
-REAL_TOLERANCE = 1e-12
+REAL_TOLERANCE: dict[Precision, float] = {"f64": 1e-12, "f32": 1e-5}
 
 
 class Model:
@@ -64,7 +65,7 @@ class Model:
         self.expr = as_expr(expr)
         self.layout = ParameterLayout.of(self.expr.node)
         require_scalar(self.expr)
-        self._compiled: dict[tuple[Transform, Autodiff], CompiledModel] = {}
+        self._compiled: dict[tuple[Transform, Autodiff, Precision], CompiledModel] = {}
         self._normal_forms: list[NormalForm] = []
 
     def __reduce__(self) -> tuple[Any, tuple[Expr]]:
@@ -85,15 +86,23 @@ class Model:
         autodiff: Autodiff = "auto",
         *,
         load: float = LOAD,
+        precision: Precision = "f64",
     ) -> CompiledModel:
         """The fast form for a transform; valid where the assumptions hold."""
-        return compile_form(self._normalized(assumptions), transform, autodiff, load=load)
+        form = self._normalized(assumptions)
+        return compile_form(form, transform, autodiff, load=load, precision=precision)
 
     def integral(
-        self, assumptions: Assumptions, autodiff: Autodiff = "auto", *, load: float = LOAD
+        self,
+        assumptions: Assumptions,
+        autodiff: Autodiff = "auto",
+        *,
+        load: float = LOAD,
+        precision: Precision = "f64",
     ) -> IntegralForm:
         """The sum over events of the real part, separated as far as possible."""
-        return integrate(self._normalized(assumptions), autodiff, load=load)
+        form = self._normalized(assumptions)
+        return integrate(form, autodiff, load=load, precision=precision)
 
     def probe(self, assumptions: Assumptions, *, separate: bool) -> Probe:
         """Event values that facts about a data set may be about, in the form that is evaluated."""
@@ -109,11 +118,18 @@ class Model:
         self._normal_forms = [form, *self._normal_forms[:1]]
         return form
 
-    def compiled(self, transform: Transform, autodiff: Autodiff = "auto") -> CompiledModel:
+    def compiled(
+        self,
+        transform: Transform,
+        autodiff: Autodiff = "auto",
+        precision: Precision = "f64",
+    ) -> CompiledModel:
         """The form with the operations of the expression as written; made once."""
-        key = transform, autodiff
+        key = transform, autodiff, precision
         if key not in self._compiled:
-            self._compiled[key] = compile_model(self.expr, transform, autodiff=autodiff)
+            self._compiled[key] = compile_model(
+                self.expr, transform, autodiff=autodiff, precision=precision
+            )
         return self._compiled[key]
 
     @property
@@ -179,19 +195,15 @@ class Model:
             `real` was asked for and some value has an imaginary part beyond rounding.
         """
         vector = self.layout.vector(parameters)
+        execution = execution or Execution()
         if dataset is None:
-            value, _ = self._without_events(vector)
+            value, _ = self._without_events(vector, execution.precision)
             values = np.array([value])
         else:
-            (rows,) = evaluate_rows(
-                self.compiled("complex"),
-                dataset,
-                [vector],
-                execution or Execution(),
-                gradient=False,
-            )
+            model = self._values(execution)
+            (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=False)
             values = complex_rows(rows[0], rows[1])
-        result = _as_real(values) if real else values
+        result = _as_real(values, execution.precision) if real else values
         return result if dataset is not None else result[0]
 
     def value_and_gradient(
@@ -209,10 +221,10 @@ class Model:
             number and shape (n_parameters,).
         """
         vector = self.layout.vector(parameters)
-        if dataset is None:
-            return self._without_events(vector)
         execution = execution or Execution()
-        model = self.compiled("complex", execution.autodiff)
+        if dataset is None:
+            return self._without_events(vector, execution.precision)
+        model = self.compiled("complex", execution.autodiff, execution.precision)
         (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=True)
         n = model.invariants.n_adjoints
         adjoints = complex_rows(rows[2 : 2 + n], rows[2 + n : 2 + 2 * n])
@@ -240,12 +252,13 @@ class Model:
             As `evaluate` does.
         """
         vectors = [self.layout.vector(point) for point in points]
-        model = self.compiled("complex")
-        rows = evaluate_rows(model, dataset, vectors, execution or Execution(), gradient=False)
+        execution = execution or Execution()
+        rows = evaluate_rows(self._values(execution), dataset, vectors, execution, gradient=False)
         values = complex_rows(rows[:, 0], rows[:, 1])
         if not real:
             return values
-        return np.array([_as_real(row) for row in values]).reshape(values.shape)
+        each = [_as_real(row, execution.precision) for row in values]
+        return np.array(each).reshape(values.shape)
 
     def visit(
         self,
@@ -286,11 +299,14 @@ class Model:
             A column is missing.
         """
         vectors = {name: self.layout.vector(point) for name, point in points.items()}
-        model = self.compiled("complex")
-        return visit(model, dataset, vectors, consume, execution or Execution(), reduction)
+        execution = execution or Execution()
+        return visit(self._values(execution), dataset, vectors, consume, execution, reduction)
+
+    def _values(self, execution: Execution) -> CompiledModel:
+        return self.compiled("complex", precision=execution.precision)
 
     def _without_events(
-        self, vector: npt.NDArray[np.float64]
+        self, vector: npt.NDArray[np.float64], precision: Precision
     ) -> tuple[np.complex128, npt.NDArray[np.complex128]]:
         if self.columns:
             raise DataError(
@@ -299,7 +315,7 @@ class Model:
             )
         one_event = Dataset.from_arrays(weights=np.ones(1))
         values, gradient = self.value_and_gradient(
-            one_event, vector, Execution(backend="interpreter", threads=1)
+            one_event, vector, Execution(backend="interpreter", threads=1, precision=precision)
         )
         return values[0], gradient[0]
 
@@ -376,9 +392,10 @@ def evaluate_elements(
     ParameterError
         Unknown name or wrong length.
     """
-    model = compile_elements(as_expr(expr))
+    execution = execution or Execution()
+    model = compile_elements(as_expr(expr), execution.precision)
     vector = model.layout.vector(parameters)
-    (rows,) = evaluate_rows(model, dataset, [vector], execution or Execution(), gradient=False)
+    (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=False)
     return complex_rows(rows[0::2], rows[1::2])
 
 
@@ -402,8 +419,8 @@ def _chain(
     return complex_rows(parts[0], parts[1])
 
 
-def _as_real(values: npt.NDArray[np.complex128]) -> npt.NDArray[np.float64]:
-    large = np.abs(values.imag) > REAL_TOLERANCE * np.abs(values)
+def _as_real(values: npt.NDArray[np.complex128], precision: Precision) -> npt.NDArray[np.float64]:
+    large = np.abs(values.imag) > REAL_TOLERANCE[precision] * np.abs(values)
     if large.any():
         event = int(np.argmax(large))
         raise EvaluationError(

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms, Program
+from laddu_dask.compiler.precision import BYTES
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.kernels.accumulator import TILE
@@ -182,7 +183,7 @@ def reduce_partition(
     kernel = get_backend(recipe.backend).compile(program, "reduce")
     sums = [Accumulator(program.n_outputs) for _ in frontiers]
     for chunk in partition.chunks():
-        block = chunk.events if len(sums) == 1 else _block_events(recipe.programs.n_cached + 1)
+        block = chunk.events if len(sums) == 1 else _block_events(recipe.programs)
         for start in range(0, chunk.events, block):
             stop = min(start + block, chunk.events)
             for frontier, accumulator in zip(frontiers, sums, strict=True):
@@ -204,6 +205,7 @@ def _program(programs: EventPrograms, mode: Mode) -> Program:
     return programs.value if mode == "value" else programs.gradient
 
 
-def _block_events(rows: int) -> int:
-    """Whole tiles whose columns fit `BLOCK_BYTES`, at least one."""
-    return TILE * max(BLOCK_BYTES // (8 * rows * TILE), 1)
+def _block_events(programs: EventPrograms) -> int:
+    """Whole tiles whose columns and weights fit `BLOCK_BYTES`, at least one."""
+    size = BYTES[programs.precision] * programs.n_cached + BYTES["f64"]
+    return TILE * max(BLOCK_BYTES // (size * TILE), 1)

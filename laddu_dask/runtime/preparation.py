@@ -12,16 +12,20 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import EventPrograms
-from laddu_dask.compiler.assumptions import LARGEST, RANGE, SMALLEST
+from laddu_dask.compiler import EventPrograms, Precision
+from laddu_dask.compiler.assumptions import RANGE
+from laddu_dask.compiler.precision import has_extreme
 from laddu_dask.data import Batch, Fragment
 from laddu_dask.data.repack import repack
 from laddu_dask.errors import AssumptionError, DataError
 from laddu_dask.kernels import column_layout, get_backend, padded
+from laddu_dask.kernels.backend import Rows
 from laddu_dask.runtime.partitions import Partition
 
 Array = npt.NDArray[np.float64]
 _NO_PARAMETERS: Array = np.zeros(0)
+#: Numbers in cached columns.
+_KINDS: dict[Precision, type] = {"f64": np.float64, "f32": np.float32}
 
 
 class Chunk(NamedTuple):
@@ -35,14 +39,14 @@ class Chunk(NamedTuple):
         Number of events.
     columns
         Cached columns, shape (n_cached, padded events), or by vectors (see
-        `laddu_dask.kernels.column_layout`).
+        `laddu_dask.kernels.column_layout`); float32 in single precision.
     weights
         Weights, shape (padded events,), zero in the padding; or 1.0 for events that count the same.
     """
 
     first_event: int
     events: int
-    columns: Array
+    columns: Rows
     weights: Array | float
 
 
@@ -76,7 +80,9 @@ class Recipe:
             return StreamingPartition(self, partition)
         count = self.programs.n_cached
         by_vectors = get_backend(self.backend).by_vectors(count)
-        columns = column_layout.empty_columns(count, partition.events, vectors=by_vectors)
+        columns = column_layout.empty_columns(
+            count, partition.events, vectors=by_vectors, dtype=_KINDS[self.programs.precision]
+        )
         weights = _Weights(column_layout.capacity(columns))
         done = 0
         for chunk in _prepare_chunks(self, partition):
@@ -108,7 +114,7 @@ class ResidentPartition:
     """Cached columns in memory."""
 
     def __init__(
-        self, first_event: int, events: int, columns: Array, weights: Array | float
+        self, first_event: int, events: int, columns: Rows, weights: Array | float
     ) -> None:
         self.first_event, self.events = first_event, events
         self._columns, self._weights = columns, weights
@@ -202,9 +208,20 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
         weights = np.zeros(width)
         weights[:events] = batch.weights
         first = partition.first_event + batch.start
-        yield Chunk(first, events, columns[: programs.n_cached], weights)
+        yield Chunk(first, events, _kept(programs, columns), weights)
     if findings:
         raise contradiction(recipe.label, findings)
+
+
+def _kept(programs: EventPrograms, rows: Array) -> Rows:
+    """The cached columns among the rows, rounded to the precision of the kernels.
+
+    They are doubles until then: roots of differences and sines of large numbers would suffer. What
+    is too large for a float becomes infinite, and the event is reported like any infinite one.
+    """
+    with np.errstate(over="ignore"):
+        kept: Rows = rows[: programs.n_cached].astype(_KINDS[programs.precision], copy=False)
+    return kept
 
 
 def _read(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Iterator[Batch]:
@@ -237,10 +254,10 @@ def _findings(programs: EventPrograms, rows: Array) -> dict[str, str]:
     """What event values leave of the assumptions that they contradict, by digest."""
     findings: dict[str, str] = {}
     for check in programs.checks:
-        found = check.findings(rows)
+        found = check.findings(rows, programs.precision)
         if found is not None:
             findings[check.digest.hex()] = found
-    if any(_is_extreme(rows[row]) for row in programs.ranged):
+    if any(has_extreme(rows[row], programs.precision) for row in programs.ranged):
         findings[RANGE.hex()] = "open"
     return findings
 
@@ -258,10 +275,3 @@ def contradiction(label: str, findings: Mapping[str, str]) -> AssumptionError:
         label=label,
         findings=dict(findings),
     )
-
-
-def _is_extreme(values: Array) -> bool:
-    sizes = np.abs(values)
-    with np.errstate(invalid="ignore"):
-        extreme = ((sizes < SMALLEST) & (sizes > 0)) | ((sizes > LARGEST) & (sizes < np.inf))
-    return bool(extreme.any())

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms
+from laddu_dask.compiler.precision import BYTES
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
@@ -135,9 +136,12 @@ class Reducer:
         self, item: Pass, partitions: Sequence[Partition], capacity: Capacity
     ) -> DatasetRequest:
         programs = item.programs
-        cached = 8 * (programs.n_cached + item.dataset.schema.has_weight)
+        columns = BYTES[programs.precision] * programs.n_cached
+        cached = columns + 8 * item.dataset.schema.has_weight
         source = 8 * (len(programs.columns) + 1)
         prepared = 8 * (programs.prepare.n_outputs + 1)
+        if programs.precision != "f64":
+            prepared += columns  # rounded ones beside those that they are made of
         return DatasetRequest(
             label=item.label,
             events=capacity.largest_share([partition.events for partition in partitions]),

@@ -16,7 +16,6 @@ from laddu_dask.errors import ExecutionError, MemoryBudgetError
     ("option", "value", "cure"),
     [
         ("backend", "gpu", "choose backend='cpu'"),
-        ("precision", "f32", "choose precision='f64'"),
         ("storage", "spilled", "choose storage='streaming'"),
     ],
 )
