@@ -87,7 +87,9 @@ def assemble_values(
     if precision != "f64":
         graph, _, read = decide(graph, values)
         values = [read[value] for value in values]
-    cuts = _Cuts(Lowered(graph, pairs.Pair(values[0], None)), graph, values, [{}], set(), None, precision)
+    cuts = _Cuts(
+        Lowered(graph, pairs.Pair(values[0], None)), graph, values, [{}], set(), None, precision
+    )
     return cuts.compiled(layout)
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import laddu_dask as ld
-from laddu_dask.compiler import Program, compile_model
+from laddu_dask.compiler import Precision, Program, compile_model
 
 
 @functools.cache
-def program() -> Program:
+def program(precision: Precision = "f64") -> Program:
     """Value and gradient; all functions, roots, divisions and branches."""
     x, y = ld.scalar("x"), ld.scalar("y")
     a, b = ld.parameter("a", initial=0.7), ld.parameter("b", initial=0.6)
@@ -20,7 +20,7 @@ def program() -> Program:
     angle = ld.atan2(a * y.sin(), (x * b).cos()) + (a * x).tan()
     growth = (a * x).tanh() + (b * y).sinh() / (1 + (b * y).cosh()) + abs(x - a) ** b
     model = ld.where(y < a, amplitude.norm_sqr() + growth, angle + 2 + (x**2 + b**2).log())
-    return compile_model(model, "linear").programs.gradient
+    return compile_model(model, "linear", precision=precision).programs.gradient
 
 
 def rows(which: Program, events: int = 2048) -> NDArray[np.float64]:

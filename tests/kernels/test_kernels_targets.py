@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import process_time
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -40,23 +41,33 @@ def states(kernel: cpu_kernels.CpuKernel) -> tuple[Accumulator, NDArray[np.int64
 
     One NaN is as good as another: which operand's payload is handed on is the processor's choice.
     """
-    inputs, parameters = rows(kernel.program), np.linspace(0.4, 0.9, kernel.program.n_parameters)
+    inputs: Any = rows(kernel.program)
+    weights, parameters = inputs[-1], np.linspace(0.4, 0.9, kernel.program.n_parameters)
+    with np.errstate(over="ignore"):
+        kind = np.float32 if kernel.program.precision == "f32" else np.float64
+        inputs = np.ascontiguousarray(inputs[:-1].astype(kind))
     out = np.empty((kernel.program.n_outputs, inputs.shape[1]))
-    kernel.map(inputs, parameters, out)
+    kernel.map(inputs, parameters, out, weights)
     total = Accumulator(kernel.program.n_outputs)
-    kernel.reduce(inputs, inputs.shape[1], parameters, total, 0)
+    kernel.reduce(inputs, inputs.shape[1], parameters, total, 0, weights=weights)
     return total, np.where(np.isnan(out), np.nan, out).view(np.int64)
 
 
+PRECISIONS = pytest.mark.parametrize("precision", ["f64", "f32"])
+
+
+@PRECISIONS
 @pytest.mark.parametrize("name", NAMES)
 def test_every_target_gives_the_bits_of_the_host(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, precision: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AVX-512, AVX2, and SSE2, where fused multiply-add and rounding are calls of the C library."""
     runnable(name)
-    expected_total, expected = states(cpu_kernels.CpuKernel(program(), find_target("host")))
+    expected_total, expected = states(
+        cpu_kernels.CpuKernel(program(precision), find_target("host"))
+    )
     monkeypatch.setenv(VARIABLE, name)
-    kernel = get_backend("cpu").compile(program())
+    kernel = get_backend("cpu").compile(program(precision))
     assert isinstance(kernel, cpu_kernels.CpuKernel)
     assert kernel.target.name == name
     total, values = states(kernel)
@@ -64,18 +75,22 @@ def test_every_target_gives_the_bits_of_the_host(
     assert total == expected_total
 
 
+@PRECISIONS
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_effort_changes_no_bit(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effort_changes_no_bit(level: int, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_kernels, "default_cache", nothing_kept)
-    _, expected = states(cpu_kernels.CpuKernel(program(), current_target()))
+    _, expected = states(cpu_kernels.CpuKernel(program(precision), current_target()))
     monkeypatch.setattr(cpu_kernels.CpuKernel, "_level", lambda self: level)
-    _, values = states(cpu_kernels.CpuKernel(program(), current_target()))
+    _, values = states(cpu_kernels.CpuKernel(program(precision), current_target()))
     np.testing.assert_array_equal(values, expected)
 
 
-def test_first_code_and_fast_code_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+@PRECISIONS
+def test_first_code_and_fast_code_have_the_same_bits(
+    precision: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A large model answers at once, and faster from some moment on that nobody can see."""
-    fast = cpu_kernels.CpuKernel(program(), current_target())
+    fast = cpu_kernels.CpuKernel(program(precision), current_target())
     expected_total, expected = states(fast)
     assert fast.is_optimized("map")
     # As a program that is in no cache and too long to be compiled well at once.
@@ -83,7 +98,7 @@ def test_first_code_and_fast_code_have_the_same_bits(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cpu_kernels, "default_cache", nothing_kept)
     submitted: list[Callable[[], None]] = []
     monkeypatch.setattr(cpu_kernels.optimizer, "submit", submitted.append)
-    kernel = cpu_kernels.CpuKernel(program(), current_target())
+    kernel = cpu_kernels.CpuKernel(program(precision), current_target())
     for rounds in range(2):
         total, values = states(kernel)
         assert [kernel.is_optimized(purpose) for purpose in ("map", "reduce")] == [rounds == 1] * 2
