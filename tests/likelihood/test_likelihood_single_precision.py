@@ -1,4 +1,4 @@
-"""`Execution(precision="f32")` in likelihoods: bits, accuracy, memory, and the ends of the range."""
+"""`Execution(precision="f32")` in likelihoods: bits, accuracy, memory, and the exponent range."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def test_memory_does_not_change_bits() -> None:
             kept = [decision.strategy for decision in likelihood.plan().decisions]
             return bits(likelihood), kept.count("streaming")
 
-    ample, short = found(), found(memory="3 MiB")
-    assert (ample[1], short[1]) == (0, 1)
+    ample, short = found(), found(memory="2 MiB")
+    assert (ample[1], short[1]) == (0, 2)
     assert short[0] == ample[0]
 
 
@@ -219,10 +219,10 @@ def likelihood_of(expr: ld.Expr, columns: dict[str, Any], execution: ld.Executio
 def test_the_written_form_answers_outside_the_range(
     backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regrouped, 2**90 and its inverse would meet as products of which one is infinite."""
+    """Columns of 2**100 show while preparing, although the written form never squares them."""
     asked = pass_forms(monkeypatch)
-    columns = {"x": np.array([1.0, 2.0, 3.0]) * 2.0**50, "y": np.array([1.0, 3.0, 2.0]) * 2.0**-50}
-    expr = ((P * X) * (Y * 2.0**-40)) ** 2 * 2.0**80 + 1
+    columns = {"x": np.array([1.0, 2.0, 3.0]) * 2.0**50}
+    expr = (P * X) ** 2 * 2.0**-100 + 1
     execution = single(backend=backend, normalization="general")
     with likelihood_of(expr, columns, execution) as likelihood:
         value, gradient = likelihood.value_and_gradient([0.5])
@@ -230,7 +230,7 @@ def test_the_written_form_answers_outside_the_range(
         exact, slopes = likelihood.value_and_gradient([0.5])
     assert value == pytest.approx(exact, rel=1e-6)
     assert gradient == pytest.approx(slopes, rel=1e-6)
-    assert asked[-1] is False  # columns of 2**50 show while preparing
+    assert asked[-1] is False
 
 
 @BACKENDS
