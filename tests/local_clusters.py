@@ -19,4 +19,5 @@ def two_worker_processes() -> Iterator[LocalCluster]:
         dashboard_address=":0",
         silence_logs=logging.CRITICAL,
     ) as cluster:
+        cluster.wait_for_workers(2, timeout=120)  # on a busy machine they may come later
         yield cluster
