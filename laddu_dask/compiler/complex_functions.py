@@ -160,12 +160,18 @@ def _atanh_slope(g: Graph, x: int, y: int) -> Pair:
 
 
 def _tanh_slope(g: Graph, x: int, y: int) -> Pair:
-    """``1 / cosh(z)**2``, since 1 - tanh(z)**2 cancels; beyond |x| = 350 nothing that counts."""
-    limit = g.const(350.0)
-    far = g.emit("lt", limit, _absolute(g, x))
+    """``1 / cosh(z)**2``, since 1 - tanh(z)**2 cancels.
+
+    From |x| = 40 on it falls like exp(-2 |x|) to the last bit, and the square of the hyperbolic
+    cosine would soon be too large for a float.
+    """
+    limit, size, one = g.const(40.0), _absolute(g, x), g.const(1.0)
+    far = g.emit("lt", limit, size)
     cosh = pairs.cosh(g, Pair(g.select(far, g.call("copysign", limit, x), x), y))
-    inverse = pairs.div(g, Pair(g.const(1.0), None), cosh)
-    return pairs.mul(g, inverse, inverse)
+    inverse = pairs.div(g, Pair(one, None), cosh)
+    decay = g.call("exp", g.mul(g.const(-2.0), g.sub(size, limit)))
+    scale = Pair(g.select(far, decay, one), None)
+    return pairs.mul(g, pairs.mul(g, inverse, inverse), scale)
 
 
 _VALUES: dict[str, Callable[[Graph, int, int], Parts]] = {

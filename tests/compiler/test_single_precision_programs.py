@@ -32,15 +32,16 @@ def doubles(program: Program) -> int:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("mode", ["forward", "reverse"])
-@pytest.mark.parametrize("model", range(len(MODELS)))
+@pytest.mark.parametrize(
+    ("model", "mode"),
+    # Forward mode over the many parameters of the other two would take long to compile.
+    [*((k, "reverse") for k in range(len(MODELS))), *((k, "forward") for k in (1, 2, 4))],
+)
 def test_only_the_transform_is_done_in_double_precision(
     model: int, mode: Any, grouped: bool
 ) -> None:
     """FP-03, FP-04, FP-10: one product with the weight per row, a logarithm and a reciprocal."""
     assumptions = Assumptions() if grouped else None
-    if mode == "forward" and model in (0, 3):
-        pytest.skip("forward mode over so many parameters takes long to compile")
     for transform, extra in (("linear", 0), ("log", 2)):
         found = compile_model(
             MODELS[model], transform, assumptions, mode, precision="f32"  # type: ignore[arg-type]  # a word

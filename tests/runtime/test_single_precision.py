@@ -244,3 +244,14 @@ def test_digests_differ() -> None:
     assert len({double.digest, floats.digest}) == 2
     assert double.gradient.digest != floats.gradient.digest
     assert floats.curvature.events.precision == "f32"
+
+
+@BACKENDS
+def test_a_saturated_function_has_no_slope(backend: Any) -> None:
+    """The square of cosh(100) is no float; the slope of tanh is nevertheless zero there."""
+    data = events(x=[0.5, 30.0, 60.0, 100.0, 1000.0])
+    model = ld.Model(ld.complex(SCALE * X, 0.3 * SCALE).tanh())
+    values, gradient = model.value_and_gradient(data, [1.0], single(backend))
+    _, exact = model.value_and_gradient(data, [1.0], ld.Execution(backend=backend))
+    np.testing.assert_allclose(values[1:], 1, rtol=0, atol=1e-25)
+    np.testing.assert_allclose(gradient, exact, rtol=1e-5, atol=1e-37)
