@@ -83,6 +83,8 @@ class ModuleText:
     def intrinsic(self, name: str, kind: Kind, operands: int) -> str:
         """Name of a vector intrinsic, declared on first use."""
         full = f"@llvm.{name}.v{LANES}f{64 if kind == 'd' else 32}"
+        if full in self.declarations:
+            return full
         type_ = _TYPES[kind]
         self.declarations[full] = f"declare {type_} {full}({', '.join([type_] * operands)})"
         return full
@@ -90,6 +92,8 @@ class ModuleText:
     def table(self, name: str, entries: Sequence[float]) -> str:
         """Name of a constant table and its type, defined on first use."""
         kind = f"[{len(entries)} x double]"
+        if name in self.globals_:
+            return kind
         numbers = ", ".join(f"double {double(x)}" for x in entries)
         self.globals_[name] = f"@{name} = internal constant {kind} [{numbers}]"
         return kind

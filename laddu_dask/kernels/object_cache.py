@@ -87,16 +87,19 @@ class ObjectCache:
         content = _MAGIC + _digest(key, code) + code
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_private(path.parent):  # somebody was faster to make it
+                raise PermissionError("it can be written by others")
             _write_whole(path, content)
             self._limit(path, len(content))
         except OSError as error:
-            logger.warning("kernel cache: nothing more is kept in %s: %s", self.folder, error)
+            logger.warning("kernel cache: nothing more is kept in %s: %s", path.parent, error)
             self.folder = None
 
     def _path(self, key: str) -> Path | None:
-        if self.folder is None:
+        folder = self.folder  # another thread may give it up
+        if folder is None:
             return None
-        return self.folder / (hashlib.blake2b(key.encode(), digest_size=20).hexdigest() + _SUFFIX)
+        return folder / (hashlib.blake2b(key.encode(), digest_size=20).hexdigest() + _SUFFIX)
 
     def _limit(self, newest: Path, size: int) -> None:
         """Remove what was used least recently, down to three quarters of the limits."""
@@ -151,7 +154,7 @@ def _number(variable: str, default: int) -> int:
     text = os.environ.get(variable, "")
     if not text:
         return default
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise ExecutionError(
             f"{variable}={text!r} is not a positive integer; correct or unset it", option=variable
         )
@@ -171,10 +174,12 @@ def _is_private(folder: Path) -> bool:
 def _default_folder() -> Path | None:
     text = os.environ.get(FOLDER_VARIABLE)
     if text is not None:
-        return Path(text) if text else None
+        # Absolute, since a process may change its folder and end up where others can write.
+        return Path(text).expanduser().absolute() if text else None
     base = os.environ.get("XDG_CACHE_HOME")
     try:
-        return (Path(base) if base else Path.home() / ".cache") / "laddu-dask" / "kernels"
+        root = Path(base).absolute() if base else Path.home() / ".cache"
+        return root / "laddu-dask" / "kernels"
     except RuntimeError:  # a user without a home
         return None
 

@@ -104,4 +104,4 @@ def find_target(name: str) -> Target:
 
 def current_target() -> Target:
     """The target that the environment asks for; the host if it asks for none."""
-    return find_target(os.environ.get(VARIABLE, "host"))
+    return find_target(os.environ.get(VARIABLE) or "host")

@@ -19,6 +19,7 @@ from laddu_dask.likelihood.report import LikelihoodReport
 from laddu_dask.likelihood.terms import UnbinnedTerm
 from laddu_dask.memory import MemoryReport
 from laddu_dask.runtime import AdaptiveReducer, Execution, ModelPass
+from laddu_dask.runtime.execution import execution_or_default
 from laddu_dask.runtime.forms import PassSum
 from laddu_dask.runtime.payload import Mode
 
@@ -71,7 +72,7 @@ class Likelihood:
                     term=term.name,
                 )
             term.check()
-        self.execution = execution or Execution()
+        self.execution = execution_or_default(execution)
         self.layout = ParameterLayout.merge(term.model.layout.specs for term in self.terms)
         position = {name: i for i, name in enumerate(self.layout.names)}
         self._places = [

@@ -120,6 +120,25 @@ class Execution:
         return os.cpu_count() or 1
 
 
+def execution_or_default(execution: Any) -> Execution:
+    """An execution, the default one for None.
+
+    Raises
+    ------
+    ExecutionError
+        Something else.
+    """
+    if execution is None:
+        return Execution()
+    if not isinstance(execution, Execution):
+        raise ExecutionError(
+            f"execution must be an Execution or None, got {execution!r}; write for example "
+            "execution=laddu_dask.Execution(backend='cpu')",
+            option="execution",
+        )
+    return execution
+
+
 def _count(option: str, value: Any) -> int:
     """A positive integer of any integer type, NumPy's among them."""
     try:

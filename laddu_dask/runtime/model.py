@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,10 @@ from laddu_dask.compiler import (
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.data import Dataset
-from laddu_dask.errors import DataError, EvaluationError
+from laddu_dask.errors import DataError, EvaluationError, ExpressionError
 from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
 from laddu_dask.runtime.eventwise import evaluate_rows
-from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.execution import Execution, execution_or_default
 from laddu_dask.runtime.explanation import explain_model
 from laddu_dask.runtime.visiting import Consume, Reduction, complex_rows, visit
 
@@ -195,7 +195,7 @@ class Model:
             `real` was asked for and some value has an imaginary part beyond rounding.
         """
         vector = self.layout.vector(parameters)
-        execution = execution or Execution()
+        execution = execution_or_default(execution)
         if dataset is None:
             value, _ = self._without_events(vector, execution.precision)
             values = np.array([value])
@@ -221,7 +221,7 @@ class Model:
             number and shape (n_parameters,).
         """
         vector = self.layout.vector(parameters)
-        execution = execution or Execution()
+        execution = execution_or_default(execution)
         if dataset is None:
             return self._without_events(vector, execution.precision)
         model = self.compiled("complex", execution.autodiff, execution.precision)
@@ -252,7 +252,7 @@ class Model:
             As `evaluate` does.
         """
         vectors = [self.layout.vector(point) for point in points]
-        execution = execution or Execution()
+        execution = execution_or_default(execution)
         rows = evaluate_rows(self._values(execution), dataset, vectors, execution, gradient=False)
         values = complex_rows(rows[:, 0], rows[:, 1])
         if not real:
@@ -299,7 +299,7 @@ class Model:
             A column is missing.
         """
         vectors = {name: self.layout.vector(point) for name, point in points.items()}
-        execution = execution or Execution()
+        execution = execution_or_default(execution)
         return visit(self._values(execution), dataset, vectors, consume, execution, reduction)
 
     def _values(self, execution: Execution) -> CompiledModel:
@@ -338,6 +338,12 @@ class Model:
         Indented lines are code for few events, in which the inputs are the operands of ``cold``
         after the condition.
         """
+        if transform not in get_args(Transform):
+            raise ExpressionError(
+                f"kernel_source: unknown transform {transform!r}; choose one of "
+                f"{', '.join(map(repr, get_args(Transform)))}",
+                operation="kernel_source",
+            )
         program = self.grouped(transform, Assumptions()).programs.gradient
         return "\n".join(_source(program.instructions, program.outputs))
 
@@ -392,7 +398,7 @@ def evaluate_elements(
     ParameterError
         Unknown name or wrong length.
     """
-    execution = execution or Execution()
+    execution = execution_or_default(execution)
     model = compile_elements(as_expr(expr), execution.precision)
     vector = model.layout.vector(parameters)
     (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=False)

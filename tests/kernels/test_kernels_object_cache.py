@@ -141,6 +141,33 @@ def test_the_environment_names_the_folder(tmp_path: Path, environment: pytest.Mo
         object_cache.default_cache()
 
 
+def test_a_relative_folder_does_not_follow_the_process(
+    tmp_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    environment.chdir(tmp_path)
+    environment.setenv(object_cache.FOLDER_VARIABLE, "kernels")
+    assert object_cache.default_cache().folder == tmp_path / "kernels"
+    environment.setenv(object_cache.FOLDER_VARIABLE, "~/kernels")
+    environment.setenv("HOME", str(tmp_path))
+    assert object_cache.default_cache().folder == tmp_path / "kernels"
+    environment.setenv(object_cache.ENTRIES_VARIABLE, "\N{SUPERSCRIPT TWO}")
+    with pytest.raises(ExecutionError, match="is not a positive integer"):
+        object_cache.default_cache()
+
+
+def test_a_folder_that_somebody_else_made_is_not_used(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "kernels"
+    cache = ObjectCache(folder)
+    folder.mkdir()
+    folder.chmod(0o777)
+    with caplog.at_level(logging.WARNING):
+        cache.put("a", CODE)
+    assert "it can be written by others" in caplog.text
+    assert not list(folder.iterdir())
+
+
 def test_code_that_others_can_write_is_not_run(
     tmp_path: Path, environment: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

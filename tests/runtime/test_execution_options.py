@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import laddu_dask as ld
 from laddu_dask import Execution, MemoryPlan
-from laddu_dask.errors import ExecutionError, MemoryBudgetError
+from laddu_dask.errors import ExecutionError, ExpressionError, MemoryBudgetError
 
 
 @pytest.mark.parametrize(
@@ -115,3 +116,22 @@ def test_immutable() -> None:
     """One object can serve several likelihoods."""
     with pytest.raises(AttributeError):
         Execution().threads = 3  # type: ignore[misc]
+
+
+def test_what_is_no_execution_is_refused() -> None:
+    """Also what is false, which must not pass for the default."""
+    model = ld.Model(ld.parameter("a", initial=1.0) + 1)
+    data = ld.Dataset.from_arrays(weights=np.ones(3))
+    term = ld.NLL(model, data=data, accepted_mc=data)
+    wrong: Any
+    for wrong in ("cpu", {}, 0):
+        with pytest.raises(ExecutionError, match="execution must be an Execution or None"):
+            model.evaluate(data, None, wrong)
+        with pytest.raises(ExecutionError, match="execution must be an Execution or None"):
+            ld.Likelihood([term], execution=wrong)
+
+
+def test_only_known_transforms_have_a_source() -> None:
+    wrong: Any = "bad"
+    with pytest.raises(ExpressionError, match="unknown transform 'bad'"):
+        ld.Model(ld.parameter("a", initial=1.0) + 1).kernel_source(wrong)
