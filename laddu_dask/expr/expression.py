@@ -364,10 +364,10 @@ class Expr:
     def __ge__(self, other: Any) -> Predicate:
         return Predicate(build.compare("le", as_node(other), self.node))
 
-    def __eq__(self, other: Any) -> Predicate:  # type: ignore[override]
+    def __eq__(self, other: Any) -> Predicate:  # type: ignore[override]  # builds a condition
         return Predicate(build.compare("eq", self.node, as_node(other)))
 
-    def __ne__(self, other: Any) -> Predicate:  # type: ignore[override]
+    def __ne__(self, other: Any) -> Predicate:  # type: ignore[override]  # builds a condition
         return Predicate(build.compare("ne", self.node, as_node(other)))
 
     # vectors and matrices ------------------------------------------------------------------

@@ -313,6 +313,10 @@ def how_it_runs(program: Program) -> str:
     return f"vector code for {target.cpu}; {stages}; columns by {lie}"
 
 
+#: Kernels kept in a process, the last used ones; others come from the disk again in milliseconds.
+MOST_KERNELS = 256
+
+
 class CpuBackend:
     """Kernels compiled for the processor of this machine; one set per process."""
 
@@ -338,4 +342,8 @@ class CpuBackend:
         target = current_target()
         with self._lock:
             key = target.key, program.digest
-            return self._kernels.setdefault(key, CpuKernel(program, target))
+            kernel = self._kernels.pop(key, None) or CpuKernel(program, target)
+            self._kernels[key] = kernel  # last, as the one used last
+            while len(self._kernels) > MOST_KERNELS:
+                del self._kernels[next(iter(self._kernels))]
+            return kernel

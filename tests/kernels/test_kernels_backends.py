@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import laddu_dask as ld
 from laddu_dask.compiler import Program, compile_model
-from laddu_dask.kernels import Accumulator, get_backend, padded
+from laddu_dask.kernels import Accumulator, cpu, get_backend, padded
 from laddu_dask.kernels.accumulator import TILE, TILE_LIMIT
 
 Array = NDArray[Any]
@@ -277,3 +277,21 @@ def test_read_only_inputs_are_fine() -> None:
     state = Accumulator(PROGRAM.n_outputs)
     get_backend("cpu").compile(PROGRAM).reduce(rows, 64, read_only(PARAMETERS), state, 0)
     assert state == reduced(inputs(64), "cpu")
+
+
+def test_kernels_used_least_recently_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that compiles many models keeps the last; one given up is made again."""
+    monkeypatch.setattr(cpu, "MOST_KERNELS", 3)
+    programs = [
+        Program((("const", (), float(n)), ("input", (), "0"), ("mul", (0, 1), None)), 1, 0, (2,))
+        for n in range(4)
+    ]
+    backend = cpu.CpuBackend()
+    kernels = [backend.compile(each) for each in programs[:3]]
+    assert backend.compile(programs[0]) is kernels[0]
+    backend.compile(programs[3])  # in the place of the second
+    assert backend.compile(programs[0]) is kernels[0]
+    assert backend.compile(programs[1]) is not kernels[1]
+    out = np.empty((1, 8))
+    kernels[1].map(np.full((1, 8), 7.0), np.empty(0), out)  # who has it may still use it
+    assert out.tolist() == [[7.0] * 8]
