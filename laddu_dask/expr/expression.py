@@ -364,10 +364,11 @@ class Expr:
     def __ge__(self, other: Any) -> Predicate:
         return Predicate(build.compare("le", as_node(other), self.node))
 
-    def __eq__(self, other: Any) -> Predicate:  # type: ignore[override]  # builds a condition
+    # `object` promises a bool; comparing expressions builds a condition instead.
+    def __eq__(self, other: Any) -> Predicate:  # type: ignore[override]  # see above
         return Predicate(build.compare("eq", self.node, as_node(other)))
 
-    def __ne__(self, other: Any) -> Predicate:  # type: ignore[override]  # builds a condition
+    def __ne__(self, other: Any) -> Predicate:  # type: ignore[override]  # see above
         return Predicate(build.compare("ne", self.node, as_node(other)))
 
     # vectors and matrices ------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Optimizer:
                 return  # closed in the meantime
             try:
                 job()
-            except Exception:
+            except Exception:  # of any kind: the jobs behind this one must not be lost with it
                 logger.exception("optimising a kernel failed; its first code stays in use")
             with self._lock:
                 self._open -= 1

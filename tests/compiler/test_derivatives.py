@@ -147,7 +147,7 @@ def test_both_modes_agree_where_every_rule_is_used() -> None:
         gradient(model, at_events(model, events), np.array([0.7, -0.3]), backend)
         for mode in ("forward", "reverse")
         for backend in ("interpreter", "cpu")
-        for model in [compile_model(expr, "linear", None, mode)]  # type: ignore[arg-type]  # a word
+        for model in [compile_model(expr, "linear", None, mode)]
     ]
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-12)
@@ -180,7 +180,7 @@ def test_auto_is_the_cheaper_of_both() -> None:
         many = many + p(f"p{k}") * X**k
     for expr in (few.sin(), many.sin()):
         models = {
-            mode: compile_model(expr, "log", Assumptions(), mode)  # type: ignore[arg-type]  # a word
+            mode: compile_model(expr, "log", Assumptions(), mode)
             for mode in ("auto", "forward", "reverse")
         }
         size = {mode: len(model.programs.gradient.instructions) for mode, model in models.items()}
@@ -258,7 +258,7 @@ def second(expr: ld.Expr, at: Mapping[str, float], x: Any = 1.0, transform: Any 
     """Hessians of single events in the written form, for both modes; they must agree."""
     found = []
     for mode in ("reverse", "forward"):
-        model = compile_model(expr, transform, None, mode)  # type: ignore[arg-type]  # a word
+        model = compile_model(expr, transform, None, mode)
         inputs = at_events(model, {"x": np.atleast_1d(np.asarray(x, dtype=float))})
         found.append(hessian(model, inputs, model.layout.vector(dict(at))))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-12)

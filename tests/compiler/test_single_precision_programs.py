@@ -44,7 +44,7 @@ def test_only_the_transform_is_done_in_double_precision(
     assumptions = Assumptions() if grouped else None
     for transform, extra in (("linear", 0), ("log", 2)):
         found = compile_model(
-            MODELS[model], transform, assumptions, mode, precision="f32"  # type: ignore[arg-type]  # a word
+            MODELS[model], transform, assumptions, mode, precision="f32"
         )  # fmt: skip
         programs, rows = found.programs, 1 + found.invariants.n_adjoints
         assert (programs.prepare.precision, programs.value.precision) == ("f64", "f32")
@@ -63,7 +63,7 @@ def test_rounded_columns_are_not_subtracted() -> None:
     for model in MODELS:
         double, single = (
             compile_model(model, "log", Assumptions(), precision=precision).programs
-            for precision in ("f64", "f32")  # type: ignore[arg-type]  # words
+            for precision in ("f64", "f32")
         )
         assert double.n_cached <= single.n_cached <= 2 * double.n_cached
     expr = (A + 1 / (X - 1.0)) * (B + 1 / (X - 2.0)) * (A + X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -302,8 +302,8 @@ class TestUses:
     a, b = p("a"), p("b")
     matrix = ld.matrix([[X + a, 1j * b, 0.5], [Y, 2 - 1j, a], [1, X, b + 3]])
     rhs = ld.vector([a * X, 1j, Y + b])
-    events: dict[str, Array] = {"x": THREE, "y": THREE[::-1] - 1}  # noqa: RUF012
-    at: dict[str, float] = {"a": 0.7, "b": -1.2}  # noqa: RUF012
+    events: ClassVar[dict[str, Array]] = {"x": THREE, "y": THREE[::-1] - 1}
+    at: ClassVar[dict[str, float]] = {"a": 0.7, "b": -1.2}
 
     @BACKENDS
     def test_inverse_of_the_product(self, backend: str) -> None:

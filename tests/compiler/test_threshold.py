@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import models as benchmark_models
 import numpy as np
@@ -198,7 +198,7 @@ class TestRegions:
         ld.matrix([[X + a, 1j * b, 0.5], [X * b, 2 - 1j, a], [1, X, b + 3]]),
         ld.vector([a * X, 1j, X + b]),
     )[1].norm_sqr()
-    at: dict[str, float] = {"a": 0.75, "b": -1.2}  # noqa: RUF012
+    at: ClassVar[dict[str, float]] = {"a": 0.75, "b": -1.2}
 
     @BACKENDS
     def test_neighbours_do_not_matter(self, backend: str) -> None:
@@ -331,7 +331,7 @@ class TestVerifier:
 
     def changed(self, index: int, *instruction: Any) -> Program:
         instructions = list(self.program.instructions)
-        instructions[index] = instruction  # type: ignore[call-overload]
+        instructions[index] = instruction
         return replace(self.program, instructions=tuple(instructions))
 
     @pytest.mark.parametrize(

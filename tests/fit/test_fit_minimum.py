@@ -323,7 +323,7 @@ def test_senseless_limit(limit: Any) -> None:
 
 def test_limit_of_any_integer_type() -> None:
     toy = Toy(rosenbrock, [Spec("x", -1.2), Spec("y", 1.0)])
-    assert fit(toy, max_evaluations=np.int64(25)).n_evaluations == 25  # type: ignore[arg-type]
+    assert fit(toy, max_evaluations=np.int64(25)).n_evaluations == 25
 
 
 def test_nothing_to_fit() -> None:

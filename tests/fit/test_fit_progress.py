@@ -109,6 +109,6 @@ def test_what_is_no_progress(progress: object) -> None:
     """Refused before any evaluation."""
     toy = valley()
     with pytest.raises(ParameterError, match=r'progress=.* is not one of None, "auto"') as caught:
-        fit(toy, progress=progress)  # type: ignore[arg-type]
+        fit(toy, progress=progress)
     assert caught.value.option == "progress"
     assert toy.points == []

@@ -70,7 +70,7 @@ def test_modes_agree(backend: Any, normalization: Any) -> None:
     """AD-03, AD-04: value to the last bit, gradient and Hessian to 1e-12."""
     found = {}
     for mode in ("auto", "forward", "reverse"):
-        execution = ld.Execution(backend=backend, autodiff=mode)  # type: ignore[arg-type]  # a word
+        execution = ld.Execution(backend=backend, autodiff=mode)
         with two_waves(execution, normalization=normalization) as likelihood:
             found[mode] = (*likelihood.value_and_gradient(POINTS[1]), likelihood.hessian(POINTS[1]))
     for mode in ("auto", "forward"):
@@ -89,7 +89,7 @@ def test_modes_agree_with_known_numbers() -> None:
     one = ld.Dataset.from_arrays(scalars={"x": np.ones(1)})
     for mode in ("forward", "reverse"):
         term = ld.ExtendedNLL(model, data=data, accepted_mc=one)
-        execution = ld.Execution(autodiff=mode)  # type: ignore[arg-type]  # a word
+        execution = ld.Execution(autodiff=mode)
         with ld.Likelihood([term], execution) as likelihood:
             _, gradient = likelihood.value_and_gradient()
             angle = 0.8  # 1 + phi: the accepted event

@@ -101,6 +101,15 @@ def several(of: dict[str, Array]) -> None:
     of["z"][:] = 0.0
 
 
+def of_events(model: Any, data: Any) -> ld.NLL:
+    """A term of these data and of ordinary Monte Carlo."""
+    return ld.NLL(
+        model,
+        data=ld.Dataset.from_arrays(scalars=data),
+        accepted_mc=ld.Dataset.from_arrays(scalars=columns(2)),
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "fewer"),
     [
@@ -179,29 +188,12 @@ def test_a_value_that_is_no_number_in_the_last_event() -> None:
     model = A * ld.where(X > 0.1, 1.0, X / X) + B * Y
     data = columns(1)
     data["x"][-1] = 0.0
-    with ld.Likelihood(
-        [
-            ld.NLL(
-                model,
-                data=ld.Dataset.from_arrays(scalars=data),
-                accepted_mc=ld.Dataset.from_arrays(scalars=columns(2)),
-            )
-        ],
-        ld.Execution(partitions=3),
-    ) as fit:
+    with ld.Likelihood([of_events(model, data)], ld.Execution(partitions=3)) as fit:
         with pytest.raises(ld.EvaluationError) as caught:
             fit.value()
         assert caught.value.event == N - 1
     data["x"][-1] = 0.5
-    with ld.Likelihood(
-        [
-            ld.NLL(
-                model,
-                data=ld.Dataset.from_arrays(scalars=data),
-                accepted_mc=ld.Dataset.from_arrays(scalars=columns(2)),
-            )
-        ]
-    ) as fit:
+    with ld.Likelihood([of_events(model, data)]) as fit:
         fit.value()
         assert kept(fit, "data") == 1
 
@@ -211,15 +203,7 @@ def test_zero_times_an_infinite_parameter_is_not_zero() -> None:
     model = (A * ld.complex(X, Z) * (1 / B) + Y).norm_sqr()
     data = columns(1)
     zero(data)
-    with ld.Likelihood(
-        [
-            ld.NLL(
-                model,
-                data=ld.Dataset.from_arrays(scalars=data),
-                accepted_mc=ld.Dataset.from_arrays(scalars=columns(2)),
-            )
-        ]
-    ) as fit:
+    with ld.Likelihood([of_events(model, data)]) as fit:
         assert np.isfinite(fit.value([0.7, 0.4]))
         with pytest.raises(ld.EvaluationError):
             fit.value([0.7, 0.0])

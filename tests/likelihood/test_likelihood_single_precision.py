@@ -118,7 +118,7 @@ def test_published_models(name: str, tolerance: float, normalization: Any) -> No
     """FP-08, AX-18: as close as the conditioning of the K-matrices lets them be."""
     found = {}
     for precision in ("f64", "f32"):
-        execution = ld.Execution(precision=precision, normalization=normalization)  # type: ignore[arg-type]  # a word
+        execution = ld.Execution(precision=precision, normalization=normalization)
         with pair(name, execution) as likelihood:
             found[precision] = likelihood.value_and_gradient()
     value, gradient = found["f64"]
@@ -132,7 +132,7 @@ def test_resident_columns_take_half_of_the_memory() -> None:
     events, kept = 100_000, {}
     for precision in ("f64", "f32"):
         execution = ld.Execution(
-            precision=precision,  # type: ignore[arg-type]  # a word
+            precision=precision,
             storage="resident",
             normalization="general",
             threads=1,

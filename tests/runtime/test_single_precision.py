@@ -63,7 +63,7 @@ def test_12_a_sum_is_rounded(backend: Any) -> None:
     """AX-12, FP-02, FP-10: 2**24 + 1, from columns and from parameters."""
     data = events(x=[LARGE], y=[1.0])
     for precision, value in (("f32", LARGE), ("f64", LARGE + 1)):
-        execution = ld.Execution(backend=backend, precision=precision)  # type: ignore[arg-type]
+        execution = ld.Execution(backend=backend, precision=precision)
         assert ld.Model(X + SCALE).evaluate(data, [1.0], execution).tolist() == [value]
         assert ld.Model(X + Y).evaluate(data, execution=execution).tolist() == [value]
         model = ld.Model(SCALE + OFFSET)
@@ -237,8 +237,7 @@ def test_digests_differ() -> None:
     """T-25, T-63: prepared data and kernels of one precision are never taken for the other's."""
     expr = X * SCALE
     double, floats = (
-        ld.Model(expr).compiled("log", precision=precision).programs
-        for precision in ("f64", "f32")  # type: ignore[arg-type]  # words
+        ld.Model(expr).compiled("log", precision=precision).programs for precision in ("f64", "f32")
     )
     assert double.prepare.digest == floats.prepare.digest
     assert len({double.digest, floats.digest}) == 2
