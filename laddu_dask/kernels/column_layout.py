@@ -11,6 +11,8 @@ generation; reading the same bytes once took 11.5 ms and 20 ms.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from laddu_dask.kernels.target import Target
 
 #: So many streams are fetched ahead by every processor.
 _FEW = 16
+#: Bytes of a cache line, and of a vector of doubles in the widest registers.
+_LINE_BYTES = 64
 
 
 def prefers_vectors(columns: int, target: Target) -> bool:
@@ -29,11 +33,24 @@ def prefers_vectors(columns: int, target: Target) -> bool:
     return columns > _FEW and target.processor.startswith("znver")
 
 
+def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike = float) -> Any:
+    """An array that begins with a cache line, as NumPy's own do not.
+
+    A vector of eight doubles is a line long: in an array that begins elsewhere each is in two of
+    them. Summing the 41 columns above took a tenth longer.
+    """
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    room = np.empty(size + _LINE_BYTES, dtype=np.uint8)
+    first = -room.ctypes.data % _LINE_BYTES
+    return room[first : first + size].view(kind).reshape(shape)
+
+
 def empty_columns(columns: int, events: int, *, vectors: bool, dtype: npt.DTypeLike = float) -> Any:
     """Room for prepared events."""
     if vectors:
-        return np.empty((whole_vectors(events) // LANES, columns, LANES), dtype=dtype)
-    return np.empty((columns, padded(events)), dtype=dtype)
+        return aligned_empty((whole_vectors(events) // LANES, columns, LANES), dtype)
+    return aligned_empty((columns, padded(events)), dtype)
 
 
 def put(columns: Any, first: int, rows: Rows, events: int) -> None:

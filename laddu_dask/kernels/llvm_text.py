@@ -49,8 +49,10 @@ _COMPARE = {
 }
 _INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "rint": "roundeven"}
 
+# LLVM does not align the stack for vectors that it puts there for want of registers unless told
+# to; each of them would lie in two cache lines.
 _ATTRIBUTES = (
-    'attributes #0 = { nounwind noinline "prefer-vector-width"="512" '
+    'attributes #0 = { nounwind noinline alignstack=64 "prefer-vector-width"="512" '
     '"min-legal-vector-width"="512" }'
 )
 

@@ -105,8 +105,9 @@ class _Weights:
         if isinstance(self.found, float):
             if np.all(own == 1.0):
                 return
-            self.found = np.zeros(self._width)
+            self.found = column_layout.aligned_empty((self._width,))
             self.found[:done] = 1.0
+            self.found[done:] = 0.0
         self.found[done : done + chunk.events] = own
 
 
@@ -196,17 +197,18 @@ def _prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
     for batch in batches:
         events = batch.weights.shape[0]
         width = padded(events)
-        source = np.empty((len(programs.columns), width))
+        source = column_layout.aligned_empty((len(programs.columns), width))
         source[:, :events] = batch.values
         source[:, events:] = source[:, events - 1 : events]
         prepared = programs.prepare.n_outputs
-        columns = np.empty((prepared, width))
+        columns = column_layout.aligned_empty((prepared, width))
         kernel.map(source, _NO_PARAMETERS, columns)
         findings = merged_findings(findings, _findings(programs, columns))
         if findings:
             continue
-        weights = np.zeros(width)
+        weights = column_layout.aligned_empty((width,))
         weights[:events] = batch.weights
+        weights[events:] = 0.0
         first = partition.first_event + batch.start
         yield Chunk(first, events, _kept(programs, columns), weights)
     if findings:

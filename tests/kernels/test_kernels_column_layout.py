@@ -56,6 +56,16 @@ def test_what_was_put_is_found(events: int, vectors: bool) -> None:
             assert flat[column * row + event // 8 * step] == rows[column, event]
 
 
+@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("events", [1, 1024, 200_000])
+def test_columns_begin_with_a_cache_line(dtype: Any, events: int, vectors: bool) -> None:
+    columns = column_layout.empty_columns(COUNT, events, vectors=vectors, dtype=dtype)
+    assert columns.ctypes.data % 64 == 0
+    assert columns.dtype == dtype and columns.flags.c_contiguous and columns.flags.writeable
+    assert column_layout.capacity(columns) >= events
+
+
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("precision", ["f64", "f32"])
 @pytest.mark.parametrize("events", [1, 1024, 3001])

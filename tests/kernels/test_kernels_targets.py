@@ -152,6 +152,21 @@ def test_code_is_vector_code(name: str, wanted: str, least: int) -> None:
     assert "fmadd" not in text  # nothing is contracted
 
 
+@pytest.mark.parametrize("name", ["avx512", "avx2"])
+def test_vectors_on_the_stack_lie_in_one_cache_line(name: str) -> None:
+    """Forty sums do not fit the registers; what is put on the stack is stored and loaded aligned."""
+    target = runnable(name)
+    c = [ld.parameter(f"c{k}", initial=1.0) for k in range(40)]
+    total = c[0] * ld.scalar("x0")
+    for k in range(1, 40):
+        total = total + c[k] * ld.scalar(f"x{k}")
+    lines = machine_text(compile_model(total, "linear").programs.gradient, target).splitlines()
+    spilled = [line for line in lines if "(%rsp)" in line and ("%zmm" in line or "%ymm" in line)]
+    assert spilled
+    assert not [line for line in spilled if "vmovup" in line]
+    assert any("andq\t$-64, %rsp" in line for line in lines)
+
+
 def test_code_for_neon_can_be_made() -> None:
     """AArch64 is not here to run it: two lanes in a register, fused only where it is written."""
     llvm.initialize_all_targets()
