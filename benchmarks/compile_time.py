@@ -6,7 +6,7 @@ CPU seconds of the process, all threads together, from the expression on; starti
 importing packages is not among them. `front` is everything before machine code: the compiler's
 work for both passes of a likelihood, the logarithm of the data and the integral over Monte Carlo.
 
-Run: python benchmarks/compile_time.py [--shapes breit_wigners chain] [--sizes 20 100 400]
+Run: python benchmarks/compile_time.py [--shapes breit_wigners chain] [--sizes 22 109 435]
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from laddu_dask.kernels.cpu import optimizer
 
 PACKAGE = "laddu_dask.compiler"
 #: Sizes at which the Breit-Wigner model has about 1 000, 5 000 and 20 000 operations.
-SIZES = [20, 100, 400]
+SIZES = [22, 109, 435]
 EVENTS = 64
 
 

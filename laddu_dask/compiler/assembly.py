@@ -14,7 +14,7 @@ from laddu_dask.compiler.decided import decide, with_decided_conditions
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt
 from laddu_dask.compiler.invariants import Invariants, forward, pullback
-from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
+from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph, live
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.modes import Autodiff, Mode, forward_may_pay, tangent_rows
@@ -26,6 +26,10 @@ from laddu_dask.compiler.reverse import adjoints
 #: ``linear``: w Re I.  ``log``: w log(Re I).  ``complex``: I itself, event by event. In single
 #: precision I and its derivatives are floats; what the transform makes of them are doubles.
 Transform = Literal["linear", "log", "complex"]
+
+#: Values from which one program serves both sums of a likelihood, so that machine code is made
+#: once: the logarithm that it takes in vain is less than a hundredth of the work then.
+_LONG = 1000
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class _Cuts:
         guarded: set[int],
         load: float | None,
         precision: Precision,
+        transform: Transform = "complex",
     ) -> None:
         # `complex` differentiates two roots; a frontier value that only one of them reads has no
         # adjoint from the other, which is an exact zero.
@@ -136,6 +141,7 @@ class _Cuts:
             if guarded.issuperset(found[value] for found in reached if value in found)
         )
         self._lowered, self._graph, self._precision = lowered, graph, precision
+        self._transform = transform
         self._differentiated, self._frontier = tuple(differentiated), frontier
         self._excerpt = outputs, inputs, parameters
         self.programs = EventPrograms(
@@ -161,7 +167,7 @@ class _Cuts:
             known[key] = pullback(self._graph, *key, layout)
         back, curved = known[key]
         guards = list(dict.fromkeys(self._lowered.guards))
-        ahead, moved = forward(self._graph, self._frontier, guards, layout)
+        ahead, moved = forward(self._graph, self._told(), guards, layout)
         invariants = Invariants(
             ahead,
             back,
@@ -173,6 +179,12 @@ class _Cuts:
         )
         excerpt = Excerpt.of(self._graph, *self._excerpt)
         return CompiledModel(layout, invariants, replace(self.programs, excerpt=excerpt))
+
+    def _told(self) -> list[int]:
+        """The frontier with the number that says which transform is meant."""
+        g = self._graph
+        known = g.const(1.0 if self._transform == "log" else 0.0)
+        return [known if g.ops[value][0] == "logarithmic" else value for value in self._frontier]
 
 
 class Draft(_Cuts):
@@ -201,7 +213,7 @@ class Draft(_Cuts):
         if accepted is not None:
             nothing = graph.const(math.nan)
             values = [graph.select(accepted, value, nothing) for value in values]
-        super().__init__(lowered, graph, values, reached, guarded, load, precision)
+        super().__init__(lowered, graph, values, reached, guarded, load, precision, transform)
 
 
 def _outputs(
@@ -216,13 +228,8 @@ def _outputs(
         seeded.append((imag, one))
         values = [real, imag]
     else:
-        weight = graph.emit("weight")
-        if transform == "linear":
-            seeded = [(real, weight)]
-            values = [graph.mul(weight, real)]
-        else:
-            values = [graph.mul(weight, graph.call("log", real))]
-            seeded = [(real, graph.div(weight, real))]
+        value, slope = _transformed(graph, real, transform)
+        values, seeded = [value], [(real, slope)]
     return values, _derivatives(graph, seeded, guarded, mode)
 
 
@@ -236,16 +243,25 @@ def _single_outputs(
     """
     if transform == "complex":
         return _outputs(graph, root, transform, guarded, mode)
-    real, weight = pairs.re(graph, root), graph.emit("weight")
-    wide = graph.call("widen", real)
-    if transform == "linear":
-        value, scale = graph.mul(weight, wide), weight
-    else:
-        value, scale = graph.mul(weight, graph.call("log", wide)), graph.div(weight, wide)
+    real = pairs.re(graph, root)
+    value, scale = _transformed(graph, graph.call("widen", real), transform)
     (slopes,) = _derivatives(graph, [(real, graph.const(1.0))], guarded, mode)
     rows = {to: graph.mul(scale, graph.call("widen", slope)) for to, slope in slopes.items()}
     guarded.update([rows[to] for to, slope in slopes.items() if slope in guarded])
     return [value], [rows]
+
+
+def _transformed(graph: Graph, intensity: int, transform: Transform) -> tuple[int, int]:
+    """Weighted transform of an intensity, and its derivative by the intensity."""
+    weight = graph.emit("weight")
+    if len(live(graph, [intensity])) < _LONG:
+        if transform == "linear":
+            return graph.mul(weight, intensity), weight
+        return graph.mul(weight, graph.call("log", intensity)), graph.div(weight, intensity)
+    logarithmic = graph.call("lt", graph.const(0.0), graph.emit("logarithmic"))
+    value = graph.select(logarithmic, graph.call("log", intensity), intensity)
+    slope = graph.select(logarithmic, graph.div(weight, intensity), weight)
+    return graph.mul(weight, value), slope
 
 
 def _derivatives(

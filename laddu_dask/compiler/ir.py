@@ -21,22 +21,29 @@ MIXED = EVENT | PARAMETER
 
 # A weight is mixed, not event-only: nothing that contains it may become a cached column. Nor may
 # what is worked out in double precision: a column of a kernel in single precision is rounded.
-_LEAF_KIND = {"column": EVENT, "parameter": PARAMETER, "weight": MIXED, "widen": MIXED}
+_LEAF_KIND = {
+    "column": EVENT,
+    "parameter": PARAMETER,
+    "logarithmic": PARAMETER,
+    "weight": MIXED,
+    "widen": MIXED,
+}
 
 #: Parts of analytic functions of x + iy; they become real operations when programs are cut.
 COMPLEX = frozenset(
     f"{name}_{part}" for name in ("csqrt", "casin", "catanh", "ctanh") for part in ("re", "im")
 )
-#: Operations and their number of operands. Conditions (`lt` ... `not`) are lane predicates.
-#: `pow` is ``|x|**y``; `widen` does nothing to a double (see `Program.precision`). Systems of
-#: equations (`laddu_dask.compiler.systems`) take as many operands as they have coefficients. In
-#: programs `cold` computes a region from a condition and the operands of the region, for events
-#: where the condition holds; `merge` replaces a value computed before it by a result of the region
-#: there.
+#: Operations and their number of operands. `logarithmic` is a number that tells one program which
+#: of two transforms it computes. Conditions (`lt` ... `not`) are lane predicates. `pow` is
+#: ``|x|**y``; `widen` does nothing to a double (see `Program.precision`). Systems of equations
+#: (`laddu_dask.compiler.systems`) take as many operands as they have coefficients. In programs
+#: `cold` computes a region from a condition and the operands of the region, for events where the
+#: condition holds; `merge` replaces a value computed before it by a result of the region there.
 ARITY = {
     "const": 0,
     "column": 0,
     "parameter": 0,
+    "logarithmic": 0,
     "weight": 0,
     "add": 2,
     "sub": 2,

@@ -105,9 +105,9 @@ class _Weights:
         if isinstance(self.found, float):
             if np.all(own == 1.0):
                 return
-            self.found = column_layout.aligned_empty((self._width,))
-            self.found[:done] = 1.0
-            self.found[done:] = 0.0
+            room: Array = column_layout.aligned_empty((self._width,))
+            room[:done], room[done:] = 1.0, 0.0
+            self.found = room
         self.found[done : done + chunk.events] = own
 
 

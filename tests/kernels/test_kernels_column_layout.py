@@ -62,7 +62,9 @@ def test_what_was_put_is_found(events: int, vectors: bool) -> None:
 def test_columns_begin_with_a_cache_line(dtype: Any, events: int, vectors: bool) -> None:
     columns = column_layout.empty_columns(COUNT, events, vectors=vectors, dtype=dtype)
     assert columns.ctypes.data % 64 == 0
-    assert columns.dtype == dtype and columns.flags.c_contiguous and columns.flags.writeable
+    assert columns.dtype == dtype
+    assert columns.flags.c_contiguous
+    assert columns.flags.writeable
     assert column_layout.capacity(columns) >= events
 
 

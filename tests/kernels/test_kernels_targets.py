@@ -154,7 +154,7 @@ def test_code_is_vector_code(name: str, wanted: str, least: int) -> None:
 
 @pytest.mark.parametrize("name", ["avx512", "avx2"])
 def test_vectors_on_the_stack_lie_in_one_cache_line(name: str) -> None:
-    """Forty sums do not fit the registers; what is put on the stack is stored and loaded aligned."""
+    """Forty sums do not fit the registers; the stack is aligned for those that go there."""
     target = runnable(name)
     c = [ld.parameter(f"c{k}", initial=1.0) for k in range(40)]
     total = c[0] * ld.scalar("x0")
