@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from laddu_dask.kernels.accumulator import COMPENSATED, LANES
-from laddu_dask.kernels.oplist import Cold, Kind, Op, OpList, Value
+from laddu_dask.kernels.oplist import Call, Cold, Kind, Op, OpList, Value
 
 DOUBLES = f"<{LANES} x double>"
 FLOATS = f"<{LANES} x float>"
@@ -165,13 +165,15 @@ class Printer:
         for op in body:
             if isinstance(op.data, Cold):
                 self._cold(op.data)
+            elif isinstance(op.data, Call):
+                self._call(op.data, [self.operands[arg] for arg in op.args])
             else:
                 self.operands[op.index] = self._print(op)
                 self.types[op.index] = _TYPES[op.kind]
 
     def _print(self, op: Op) -> str:
         name = op.name
-        if name in {"input", "parameter", "weight"}:
+        if name in {"input", "parameter", "weight", "argument"}:
             return self.leaf(self, op)
         if name == "const":
             assert isinstance(op.data, int)
@@ -243,22 +245,47 @@ class Printer:
             )
             self.types[index] = kind
 
+    def _call(self, call: Call, operands: Sequence[str]) -> None:
+        function = self.ops.functions[call.function]
+        result = "{ " + ", ".join([DOUBLES] * len(function.results)) + " }"
+        name = f"function_{call.function}"
+        if name not in self.module.functions:
+            inner = Printer(self.module, self.ops, lambda _, op: f"%a{op.data}")
+            inner.run(function.body)
+            inner.give(result, function.results)
+            args, body = (
+                ", ".join(f"{DOUBLES} %a{k}" for k in range(function.arguments)),
+                "\n".join(inner.lines),
+            )
+            self.module.functions[name] = (
+                f"define internal {result} @{name}({args}) #0 {{\nentry:\n{body}\n}}\n"
+            )
+        args = ", ".join(f"{DOUBLES} {operand}" for operand in operands)
+        packed = self.line(f"call {result} @{name}({args})")
+        for k, index in enumerate(call.results):
+            self.operands[index] = self.line(f"extractvalue {result} {packed}, {k}")
+            self.types[index] = DOUBLES
+
+    def give(self, result: str, values: Sequence[int]) -> None:
+        """Return from a function with several values."""
+        packed = "poison"
+        for k, index in enumerate(values):
+            value = f"{self.types[index]} {self.operands[index]}"
+            packed = self.line(f"insertvalue {result} {packed}, {value}, {k}")
+        self.lines.append(f"  ret {result} {packed}")
+
     def _region_function(self, region: Cold, outside: Sequence[int]) -> tuple[str, str]:
         """A function of the region's own, shared by regions that are equal but for numbering."""
         number = {index: k for k, index in enumerate(outside)}
         for op in region.body:
-            for index in op.data.results if isinstance(op.data, Cold) else (op.index,):
+            for index in op.defined:
                 number[index] = len(number)
         result = "{ " + ", ".join(self.types[fast] for fast in region.fast) + " }"
         printer = Printer(self.module, self.ops, self.leaf)
         for k, index in enumerate(outside):
             printer.operands[index], printer.types[index] = f"%a{k}", self.types[index]
         printer.run(region.body)
-        packed = "poison"
-        for k, index in enumerate(region.slow):
-            value = f"{printer.types[index]} {printer.operands[index]}"
-            packed = printer.line(f"insertvalue {result} {packed}, {value}, {k}")
-        printer.lines.append(f"  ret {result} {packed}")
+        printer.give(result, region.slow)
         args = ", ".join(f"{self.types[index]} %a{k}" for k, index in enumerate(outside))
         body = "\n".join(printer.lines)
         name = "cold_" + hashlib.blake2b((args + body).encode(), digest_size=16).hexdigest()
@@ -278,10 +305,9 @@ def _read_from_outside(region: Cold) -> list[int]:
     for op in region.body:
         if isinstance(op.data, Cold):
             read |= dict.fromkeys((op.data.condition, *_read_from_outside(op.data), *op.data.fast))
-            inside.update(op.data.results)
         else:
             read |= dict.fromkeys(op.args)
-            inside.add(op.index)
+        inside.update(op.defined)
     read |= dict.fromkeys(region.slow)
     return [index for index in read if index not in inside]
 

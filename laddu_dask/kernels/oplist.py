@@ -34,6 +34,23 @@ class Cold:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of a function of the list; the operation's arguments are the function's."""
+
+    function: str
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Function:
+    """Operations on doubles that are written once; `argument` k in them is that of the call."""
+
+    arguments: int
+    body: tuple[Op, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Op:
     """One operation; `index` names its result."""
 
@@ -41,7 +58,12 @@ class Op:
     name: str
     kind: Kind
     args: tuple[int, ...] = ()
-    data: int | str | Cold | None = None
+    data: int | str | Cold | Call | None = None
+
+    @property
+    def defined(self) -> tuple[int, ...]:
+        """Everything that has a value after the operation."""
+        return self.data.results if isinstance(self.data, Cold | Call) else (self.index,)
 
 
 class Value:
@@ -139,11 +161,14 @@ class OpList:
         Operations in order.
     tables
         Constant tables that `gather` reads, by name.
+    functions
+        What `call` refers to, by name.
     """
 
     def __init__(self) -> None:
         self.body: list[Op] = []
         self.tables: dict[str, tuple[float, ...]] = {}
+        self.functions: dict[str, Function] = {}
         self._count = 0
 
     def emit(self, name: str, kind: Kind, *args: Value, data: int | str | None = None) -> Value:
@@ -235,6 +260,23 @@ class OpList:
         )
         self.body.append(Op(-1, "cold", "d", (), region))
         return [Value(self, index, value.kind) for index, value in zip(indices, fast, strict=True)]
+
+    def call(
+        self, name: str, args: Sequence[Value], build: Callable[..., Sequence[Value]]
+    ) -> list[Value]:
+        """Results of a function of doubles, which `build` makes of arguments when it is new."""
+        if name not in self.functions:
+            outer, self.body = self.body, []
+            results = build(*(self.emit("argument", "d", data=k) for k in range(len(args))))
+            made = tuple(v.index for v in results)
+            self.functions[name] = Function(len(args), tuple(self.body), made)
+            self.body = outer
+        first = self._count
+        self._count += len(self.functions[name].results)
+        indices = tuple(range(first, self._count))
+        operands = tuple(arg.index for arg in args)
+        self.body.append(Op(-1, "call", "d", operands, Call(name, indices)))
+        return [Value(self, index, "d") for index in indices]
 
     def two_sum(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Sum and its rounding error, for any order of magnitudes (Knuth)."""

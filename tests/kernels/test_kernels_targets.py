@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import laddu_dask as ld
 from laddu_dask.compiler import Program, compile_model
 from laddu_dask.errors import ExecutionError
-from laddu_dask.kernels import Accumulator, get_backend
+from laddu_dask.kernels import Accumulator, expand, get_backend
 from laddu_dask.kernels import cpu as cpu_kernels
 from laddu_dask.kernels.native import assemble
 from laddu_dask.kernels.object_cache import ObjectCache
@@ -107,6 +107,37 @@ def test_first_code_and_fast_code_have_the_same_bits(
         for job in submitted:
             job()
         submitted.clear()
+
+
+@PRECISIONS
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_have_the_same_bits_called_or_in_place(
+    name: str, precision: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = runnable(name)
+    monkeypatch.setattr(cpu_kernels, "default_cache", nothing_kept)
+    found = []
+    for few in (10**9, 0):
+        monkeypatch.setattr(expand, "_FEW", few)
+        kernel = cpu_kernels.CpuKernel(program(precision), target)
+        assert ("@function_" in kernel.assembly("map")) is (few == 0)
+        found.append(states(kernel))
+    (total, values), (called_total, called_values) = found
+    np.testing.assert_array_equal(called_values, values)
+    assert called_total == total
+
+
+def test_functions_of_long_programs_are_written_once() -> None:
+    """A hundred sines: one function, which serves the cosines of the same arguments too."""
+    x = ld.scalar("x") * ld.parameter("a", initial=0.5)
+    for _ in range(100):
+        x = x.sin() + 1.5
+    programs = compile_model(x, "linear").programs
+    for which, name in ((programs.value, "sin"), (programs.gradient, "cos_sin")):
+        text = cpu_kernels.CpuKernel(which, current_target()).assembly("reduce")
+        assert text.count("define internal") == 2  # and the reduction of large arguments
+        assert text.count(f"@function_{name}(") == 1 + 100
+        assert len(text.splitlines()) < 1500
 
 
 def test_unknown_targets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
