@@ -13,7 +13,6 @@ from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property
 from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
-from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.grouping import Grouping
@@ -21,9 +20,9 @@ from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradient
 from laddu_dask.compiler.ir import EVENT, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.model import cheapest, probe_forms
-from laddu_dask.compiler.modes import Autodiff
 from laddu_dask.compiler.normal_form import NormalForm
-from laddu_dask.compiler.precision import Precision, is_moderate
+from laddu_dask.compiler.options import DEFAULT, KernelOptions
+from laddu_dask.compiler.precision import is_moderate
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.program import Program, cut
 from laddu_dask.compiler.scalar import Evaluator
@@ -107,33 +106,20 @@ class IntegralForm:
 
 
 def compile_integral(
-    expr: Expr,
-    assumptions: Assumptions,
-    autodiff: Autodiff = "auto",
-    *,
-    load: float = LOAD,
-    precision: Precision = "f64",
+    expr: Expr, assumptions: Assumptions, options: KernelOptions = DEFAULT
 ) -> IntegralForm:
     """Separate what can be integrated once from what needs every event in every evaluation.
 
-    `autodiff`, `load` and `precision` are about the latter; see `compile_model`. Statistics are
-    made in double precision whatever it is: it happens once, and they are a few numbers.
+    The options are about the latter. Statistics are made in double precision whatever they say: it
+    happens once, and they are a few numbers.
     """
-    return integrate(NormalForm(expr, assumptions), autodiff, load=load, precision=precision)
+    return integrate(NormalForm(expr, assumptions), options)
 
 
-def integrate(
-    form: NormalForm,
-    autodiff: Autodiff = "auto",
-    *,
-    load: float = LOAD,
-    precision: Precision = "f64",
-) -> IntegralForm:
+def integrate(form: NormalForm, options: KernelOptions = DEFAULT) -> IntegralForm:
     """The same of a normal form."""
     layout, rest = form.layout, form.residual_forms
-    residual = None
-    if rest:
-        residual = cheapest(rest, "linear", layout, autodiff, load=load, precision=precision)
+    residual = cheapest(rest, "linear", layout, options) if rest else None
     algebra, products = form.separated
     if not products:
         return IntegralForm(None, residual)
