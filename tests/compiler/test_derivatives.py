@@ -114,13 +114,17 @@ def test_forward_equals_reverse(grouped: bool, transform: Any) -> None:
         with np.errstate(all="ignore"):
             found = gradient(forward, inputs[0], vector)
             expected = gradient(reverse, inputs[1], vector)
-            truth = Truth(expr, seed)
+            truth = Truth(expr, seed, events)
             size = np.abs(expected).max(axis=1, initial=0.0)
             sound = truth.regular & (truth.spread <= 1e-14 * np.abs(truth.values.real))
             # A cancellation in the gradient alone shows when the parameters move by a last bit.
             moved = gradient(reverse, inputs[1], vector * (1 + 2.0**-52))
             sound &= np.abs(moved - expected).max(axis=1, initial=0.0) <= 1e-14 * size
             sound &= np.isfinite(expected).all(axis=1)
+            # An event that violates an assumption of the form has no value in it.
+            frontier = reverse.invariants.frontier(vector)
+            (values,) = run_program(reverse.programs.value, inputs[1], frontier, "interpreter")
+            sound &= np.isfinite(values)
             if transform == "log":  # of what is not positive there is none
                 sound &= truth.values.real > 0
             # Where terms cancel to zero in every derivative, their rounding is all there is.
