@@ -130,12 +130,8 @@ class _Cuts:
         self.programs = EventPrograms(
             columns=columns,
             prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
-            value=cut(
-                graph, values, inputs, parameters, weight_row=len(cached), precision=precision
-            ),
-            gradient=cut(
-                graph, outputs, inputs, parameters, weight_row=len(cached), precision=precision
-            ),
+            value=cut(graph, values, inputs, parameters, weighted=True, precision=precision),
+            gradient=cut(graph, outputs, inputs, parameters, weighted=True, precision=precision),
             n_cached=len(cached),
             checks=tuple(check.moved(place.__getitem__) for check in checks),
             regrouped=lowered.regrouped,

@@ -138,7 +138,7 @@ def integrate(form: NormalForm, options: KernelOptions = DEFAULT) -> IntegralFor
     place = {value: row for row, value in enumerate(prepared)}
     columns = columns_below(g, prepared)
     inputs = {value: i for i, value in enumerate(cached)}
-    sums = cut(g, rows, inputs, {}, weight_row=len(cached))
+    sums = cut(g, rows, inputs, {}, weighted=True)
     programs = EventPrograms(
         columns=columns,
         prepare=cut(g, prepared, leaf_rows(g, columns), {}),
