@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from laddu_dask.compiler import pairs
-from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
+from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.columns import RECOMPUTED, WELL_CONDITIONED, choose_columns
 from laddu_dask.compiler.decided import decide, with_decided_conditions
 from laddu_dask.compiler.event_programs import EventPrograms
@@ -111,12 +111,6 @@ class _Cuts:
         if lowered.regrouped:
             cached = choose_columns(graph, met, options.load, operations)
         inputs = {value: i for i, value in enumerate(cached)}
-        checks = list(dict.fromkeys(lowered.checks))
-        # Values that meet parameters are checked for their range, also those that are not kept.
-        checked = [value for check in checks for value in (check.value, check.other)]
-        prepared = list(dict.fromkeys(v for v in (*cached, *met, *checked) if v is not None))
-        place = {value: row for row, value in enumerate(prepared)}
-        columns = columns_below(graph, prepared)
         # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
         self._optional = tuple(
             i
@@ -127,17 +121,13 @@ class _Cuts:
         self._transform = transform
         self._differentiated, self._frontier = tuple(differentiated), frontier
         self._excerpt = outputs, inputs, parameters
-        self.programs = EventPrograms(
-            columns=columns,
-            prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
-            value=cut(graph, values, inputs, parameters, weighted=True, precision=precision),
-            gradient=cut(graph, outputs, inputs, parameters, weighted=True, precision=precision),
-            n_cached=len(cached),
-            checks=tuple(check.moved(place.__getitem__) for check in checks),
-            regrouped=lowered.regrouped,
-            ranged=tuple(place[value] for value in met) if lowered.regrouped else (),
-            precision=precision,
+        value, gradient = (
+            cut(graph, wanted, inputs, parameters, weighted=True, precision=precision)
+            for wanted in (values, outputs)
         )
+        # What meets parameters is checked for its range, also what is computed again.
+        ranged = met if lowered.regrouped else None
+        self.programs = EventPrograms.of(graph, value, gradient, cached, lowered.checks, ranged)
 
     def compiled(self, layout: ParameterLayout) -> CompiledModel:
         """With the parameter-only program, and all that derivatives of these programs need."""

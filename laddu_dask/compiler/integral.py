@@ -12,7 +12,7 @@ from laddu_dask.compiler import pairs
 from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property
-from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
+from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.grouping import Grouping
@@ -127,28 +127,14 @@ def integrate(form: NormalForm, options: KernelOptions = DEFAULT) -> IntegralFor
     g = grouping.graph
     uses, facts = _uses(g, events, form.assumptions)
     statistics = list(dict.fromkeys(value for value, number in uses if number)) or [g.const(1.0)]
-    checks = list(dict.fromkeys([*grouping.checks, *facts]))
     guards = list(dict.fromkeys(grouping.guards))
 
     weight = g.emit("weight")
     rows = [g.mul(weight, value) for value in statistics]
     cached = boundary(g, rows, EVENT)
-    checked = [value for check in checks for value in (check.value, check.other)]
-    prepared = list(dict.fromkeys([*cached, *(value for value in checked if value is not None)]))
-    place = {value: row for row, value in enumerate(prepared)}
-    columns = columns_below(g, prepared)
     inputs = {value: i for i, value in enumerate(cached)}
     sums = cut(g, rows, inputs, {}, weighted=True)
-    programs = EventPrograms(
-        columns=columns,
-        prepare=cut(g, prepared, leaf_rows(g, columns), {}),
-        value=sums,
-        gradient=sums,
-        n_cached=len(cached),
-        checks=tuple(check.moved(place.__getitem__) for check in checks),
-        regrouped=True,
-        ranged=tuple(range(len(cached))),
-    )
+    programs = EventPrograms.of(g, sums, sums, cached, [*grouping.checks, *facts], ranged=cached)
     row = {value: i for i, value in enumerate(statistics)}
     places = [
         (row[value], product.factor * number) if number else None
