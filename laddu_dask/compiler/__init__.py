@@ -24,6 +24,7 @@ from laddu_dask.compiler.model import (
 )
 from laddu_dask.compiler.modes import Autodiff
 from laddu_dask.compiler.normal_form import NormalForm, columns_read, require_scalar
+from laddu_dask.compiler.options import KernelOptions
 from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.probe import Probe
 from laddu_dask.compiler.program import Program
@@ -38,6 +39,7 @@ __all__ = [
     "Facts",
     "IntegralForm",
     "Invariants",
+    "KernelOptions",
     "NormalForm",
     "ParameterLayout",
     "Precision",

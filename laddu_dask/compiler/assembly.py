@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from laddu_dask.compiler import pairs
-from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
+from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.columns import RECOMPUTED, WELL_CONDITIONED, choose_columns
 from laddu_dask.compiler.decided import decide, with_decided_conditions
 from laddu_dask.compiler.event_programs import EventPrograms
@@ -18,7 +18,7 @@ from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph, live
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.modes import Autodiff, Mode, forward_may_pay, tangent_rows
-from laddu_dask.compiler.precision import Precision
+from laddu_dask.compiler.options import KernelOptions
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
 
@@ -63,38 +63,19 @@ def modes(lowered: Lowered, transform: Transform, autodiff: Autodiff) -> tuple[M
     return ("forward", "reverse") if may_pay else ("reverse",)
 
 
-def assemble(
-    lowered: Lowered,
-    transform: Transform,
-    layout: ParameterLayout,
-    *,
-    load: float | None = None,
-    mode: Mode = "reverse",
-    precision: Precision = "f64",
-) -> CompiledModel:
-    """Cut the three programs out of a lowered graph.
-
-    `load` is given for regrouped graphs: the cost of a column, see `choose_columns`. Without it
-    every event value that meets parameters is kept.
-    """
-    return Draft(lowered, transform, load, mode, precision).compiled(layout)
-
-
 def assemble_values(
     graph: Graph,
     roots: Sequence[pairs.Pair],
     layout: ParameterLayout,
-    precision: Precision = "f64",
+    options: KernelOptions,
 ) -> CompiledModel:
-    """Programs of several complex values without derivatives, two rows each."""
+    """Programs of several complex values as written, without derivatives, two rows each."""
     values = [part(graph, root) for root in roots for part in (pairs.re, pairs.im)]
-    if precision != "f64":
+    if options.precision != "f64":
         graph, _, read = decide(graph, values)
         values = [read[value] for value in values]
-    cuts = _Cuts(
-        Lowered(graph, pairs.Pair(values[0], None)), graph, values, [{}], set(), None, precision
-    )
-    return cuts.compiled(layout)
+    lowered = Lowered(graph, pairs.Pair(values[0], None), regrouped=False)
+    return _Cuts(lowered, graph, values, [{}], set(), options).compiled(layout)
 
 
 class _Cuts:
@@ -110,10 +91,10 @@ class _Cuts:
         values: Sequence[int],
         reached: Sequence[Mapping[int, int]],
         guarded: set[int],
-        load: float | None,
-        precision: Precision,
+        options: KernelOptions,
         transform: Transform = "complex",
     ) -> None:
+        precision = options.precision
         # `complex` differentiates two roots; a frontier value that only one of them reads has no
         # adjoint from the other, which is an exact zero.
         differentiated = sorted({value for found in reached for value in found})
@@ -126,14 +107,10 @@ class _Cuts:
         met = boundary(graph, outputs, EVENT)
         # What is computed again in floats must not magnify that its operands are rounded.
         operations = RECOMPUTED if precision == "f64" else WELL_CONDITIONED
-        cached = met if load is None else choose_columns(graph, met, load, operations)
+        cached = met
+        if lowered.regrouped:
+            cached = choose_columns(graph, met, options.load, operations)
         inputs = {value: i for i, value in enumerate(cached)}
-        checks = list(dict.fromkeys(lowered.checks))
-        # Values that meet parameters are checked for their range, also those that are not kept.
-        checked = [value for check in checks for value in (check.value, check.other)]
-        prepared = list(dict.fromkeys(v for v in (*cached, *met, *checked) if v is not None))
-        place = {value: row for row, value in enumerate(prepared)}
-        columns = columns_below(graph, prepared)
         # Adjoints that other branches leave at zero keep doing so on the way to the parameters.
         self._optional = tuple(
             i
@@ -144,21 +121,13 @@ class _Cuts:
         self._transform = transform
         self._differentiated, self._frontier = tuple(differentiated), frontier
         self._excerpt = outputs, inputs, parameters
-        self.programs = EventPrograms(
-            columns=columns,
-            prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
-            value=cut(
-                graph, values, inputs, parameters, weight_row=len(cached), precision=precision
-            ),
-            gradient=cut(
-                graph, outputs, inputs, parameters, weight_row=len(cached), precision=precision
-            ),
-            n_cached=len(cached),
-            checks=tuple(check.moved(place.__getitem__) for check in checks),
-            regrouped=load is not None,
-            ranged=() if load is None else tuple(place[value] for value in met),
-            precision=precision,
+        value, gradient = (
+            cut(graph, wanted, inputs, parameters, weighted=True, precision=precision)
+            for wanted in (values, outputs)
         )
+        # What meets parameters is checked for its range, also what is computed again.
+        ranged = met if lowered.regrouped else None
+        self.programs = EventPrograms.of(graph, value, gradient, cached, lowered.checks, ranged)
 
     def compiled(self, layout: ParameterLayout) -> CompiledModel:
         """With the parameter-only program, and all that derivatives of these programs need."""
@@ -188,32 +157,22 @@ class _Cuts:
 
 
 class Draft(_Cuts):
-    """The event programs of a form for a transform and a mode.
-
-    Parameters
-    ----------
-    lowered, transform, load, mode, precision
-        See `assemble`.
-    """
+    """The event programs of a form for a transform, differentiated in `mode`."""
 
     def __init__(
-        self,
-        lowered: Lowered,
-        transform: Transform,
-        load: float | None,
-        mode: Mode,
-        precision: Precision,
+        self, lowered: Lowered, transform: Transform, mode: Mode, options: KernelOptions
     ) -> None:
-        if precision != "f64":
+        single = options.precision != "f64"
+        if single:
             lowered = with_decided_conditions(lowered)
         graph, accepted = lowered.graph.branch(), lowered.accepted
         guarded: set[int] = set()
-        outputs = _outputs if precision == "f64" else _single_outputs
+        outputs = _single_outputs if single else _outputs
         values, reached = outputs(graph, lowered.root, transform, guarded, mode)
         if accepted is not None:
             nothing = graph.const(math.nan)
             values = [graph.select(accepted, value, nothing) for value in values]
-        super().__init__(lowered, graph, values, reached, guarded, load, precision, transform)
+        super().__init__(lowered, graph, values, reached, guarded, options, transform)
 
 
 def _outputs(

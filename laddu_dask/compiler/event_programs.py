@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from laddu_dask.compiler.assumptions import Check
+from laddu_dask.compiler.boundary import columns_below, leaf_rows
 from laddu_dask.compiler.excerpt import Curvature, Excerpt, curvature
+from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.precision import Precision
-from laddu_dask.compiler.program import Program
+from laddu_dask.compiler.program import Program, cut
 from laddu_dask.errors import LadduError
 
 
@@ -53,6 +56,49 @@ class EventPrograms:
     ranged: tuple[int, ...] = ()
     excerpt: Excerpt | None = None
     precision: Precision = "f64"
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        value: Program,
+        gradient: Program,
+        cached: Sequence[int],
+        checks: Iterable[Check],
+        ranged: Sequence[int] | None,
+    ) -> EventPrograms:
+        """With the program that prepares for these two what they read and what is checked.
+
+        Parameters
+        ----------
+        graph
+            The graph that they were cut out of.
+        value, gradient
+            The programs.
+        cached
+            Values that they have as inputs, in order.
+        checks
+            Values with the property that each must have.
+        ranged
+            Values that must be moderate; None for the written form, which asks that of none.
+        """
+        checks = list(dict.fromkeys(checks))
+        looked_at = [value for check in checks for value in (check.value, check.other)]
+        rows = [value for value in (*cached, *(ranged or ()), *looked_at) if value is not None]
+        prepared = list(dict.fromkeys(rows))
+        place = {value: row for row, value in enumerate(prepared)}
+        columns = columns_below(graph, prepared)
+        return cls(
+            columns=columns,
+            prepare=cut(graph, prepared, leaf_rows(graph, columns), {}),
+            value=value,
+            gradient=gradient,
+            n_cached=len(cached),
+            checks=tuple(check.moved(place.__getitem__) for check in checks),
+            regrouped=ranged is not None,
+            ranged=tuple(place[value] for value in ranged or ()),
+            precision=value.precision,
+        )
 
     @cached_property
     def curvature(self) -> Curvature:

@@ -135,7 +135,7 @@ def curvature(excerpt: Excerpt, n_values: int, precision: Precision = "f64") -> 
         rows,
         inputs,
         {value: k for k, value in enumerate(scalars)},
-        weight_row=excerpt.n_inputs,
+        weighted=True,
         precision=precision,
     )
     numbered = {value: k for k, value in enumerate((*leaves, *moved))}

@@ -12,8 +12,7 @@ from laddu_dask.compiler import pairs
 from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
 from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property
-from laddu_dask.compiler.boundary import boundary, columns_below, leaf_rows
-from laddu_dask.compiler.cost import LOAD
+from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.grouping import Grouping
@@ -21,9 +20,9 @@ from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradient
 from laddu_dask.compiler.ir import EVENT, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
 from laddu_dask.compiler.model import cheapest, probe_forms
-from laddu_dask.compiler.modes import Autodiff
 from laddu_dask.compiler.normal_form import NormalForm
-from laddu_dask.compiler.precision import Precision, is_moderate
+from laddu_dask.compiler.options import DEFAULT, KernelOptions
+from laddu_dask.compiler.precision import is_moderate
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.program import Program, cut
 from laddu_dask.compiler.scalar import Evaluator
@@ -107,33 +106,20 @@ class IntegralForm:
 
 
 def compile_integral(
-    expr: Expr,
-    assumptions: Assumptions,
-    autodiff: Autodiff = "auto",
-    *,
-    load: float = LOAD,
-    precision: Precision = "f64",
+    expr: Expr, assumptions: Assumptions, options: KernelOptions = DEFAULT
 ) -> IntegralForm:
     """Separate what can be integrated once from what needs every event in every evaluation.
 
-    `autodiff`, `load` and `precision` are about the latter; see `compile_model`. Statistics are
-    made in double precision whatever it is: it happens once, and they are a few numbers.
+    The options are about the latter. Statistics are made in double precision whatever they say: it
+    happens once, and they are a few numbers.
     """
-    return integrate(NormalForm(expr, assumptions), autodiff, load=load, precision=precision)
+    return integrate(NormalForm(expr, assumptions), options)
 
 
-def integrate(
-    form: NormalForm,
-    autodiff: Autodiff = "auto",
-    *,
-    load: float = LOAD,
-    precision: Precision = "f64",
-) -> IntegralForm:
+def integrate(form: NormalForm, options: KernelOptions = DEFAULT) -> IntegralForm:
     """The same of a normal form."""
     layout, rest = form.layout, form.residual_forms
-    residual = None
-    if rest:
-        residual = cheapest(rest, "linear", layout, autodiff, load=load, precision=precision)
+    residual = cheapest(rest, "linear", layout, options) if rest else None
     algebra, products = form.separated
     if not products:
         return IntegralForm(None, residual)
@@ -141,28 +127,14 @@ def integrate(
     g = grouping.graph
     uses, facts = _uses(g, events, form.assumptions)
     statistics = list(dict.fromkeys(value for value, number in uses if number)) or [g.const(1.0)]
-    checks = list(dict.fromkeys([*grouping.checks, *facts]))
     guards = list(dict.fromkeys(grouping.guards))
 
     weight = g.emit("weight")
     rows = [g.mul(weight, value) for value in statistics]
     cached = boundary(g, rows, EVENT)
-    checked = [value for check in checks for value in (check.value, check.other)]
-    prepared = list(dict.fromkeys([*cached, *(value for value in checked if value is not None)]))
-    place = {value: row for row, value in enumerate(prepared)}
-    columns = columns_below(g, prepared)
     inputs = {value: i for i, value in enumerate(cached)}
-    sums = cut(g, rows, inputs, {}, weight_row=len(cached))
-    programs = EventPrograms(
-        columns=columns,
-        prepare=cut(g, prepared, leaf_rows(g, columns), {}),
-        value=sums,
-        gradient=sums,
-        n_cached=len(cached),
-        checks=tuple(check.moved(place.__getitem__) for check in checks),
-        regrouped=True,
-        ranged=tuple(range(len(cached))),
-    )
+    sums = cut(g, rows, inputs, {}, weighted=True)
+    programs = EventPrograms.of(g, sums, sums, cached, [*grouping.checks, *facts], ranged=cached)
     row = {value: i for i, value in enumerate(statistics)}
     places = [
         (row[value], product.factor * number) if number else None

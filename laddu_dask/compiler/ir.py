@@ -5,8 +5,9 @@ dependency class; the class decides in which of the three programs it is compute
 hash-consed, so writing a common sub-expression twice costs nothing.
 
 Only identities that hold for every input bit pattern are applied while building: ``1 x``, ``-1 x``,
-``x - 0``, ``-(-x)`` and arithmetic on literals. ``0 x`` and ``x / x`` stay, since they are NaN for
-some x, and so does ``x + 0``, which changes the sign of a zero.
+``x / 1``, ``x - 0``, ``-(-x)``, signs moved through sums, products and quotients, and arithmetic on
+literals. ``0 x`` and ``x / x`` stay, since they are NaN for some x, and so does ``x + 0``, which
+changes the sign of a zero.
 """
 
 from __future__ import annotations

@@ -25,6 +25,9 @@ class Lowered:
         Assumptions about events and about parameters.
     accepted
         Condition without which an event has no value in this form.
+    regrouped
+        Whether operations stand in an order other than that of the written form. Values are then
+        assumed to be moderate, and columns are chosen by what they cost.
     pullbacks
         Ways back to the parameters that have been found, by what they differentiate: the same for
         all transforms.
@@ -35,6 +38,7 @@ class Lowered:
     checks: tuple[Check, ...] = ()
     guards: tuple[Guard, ...] = ()
     accepted: int | None = None
+    regrouped: bool = True
     pullbacks: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[ScalarProgram, Excerpt]] = field(
         default_factory=dict, repr=False, compare=False
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from laddu_dask.compiler.assembly import (
     CompiledModel,
     Draft,
     Transform,
-    assemble,
     assemble_values,
     modes,
 )
@@ -20,9 +19,9 @@ from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lower import lower
 from laddu_dask.compiler.lowered import Lowered
-from laddu_dask.compiler.modes import Autodiff, Mode
+from laddu_dask.compiler.modes import Mode
 from laddu_dask.compiler.normal_form import NormalForm, as_written, require_scalar
-from laddu_dask.compiler.precision import Precision
+from laddu_dask.compiler.options import DEFAULT, KernelOptions
 from laddu_dask.compiler.probe import Probe, probe
 from laddu_dask.compiler.specialize import event_values
 from laddu_dask.expr.expression import Expr
@@ -54,10 +53,7 @@ def compile_model(
     expr: Expr,
     transform: Transform,
     assumptions: Assumptions | None = None,
-    autodiff: Autodiff = "auto",
-    *,
-    load: float = LOAD,
-    precision: Precision = "f64",
+    options: KernelOptions = DEFAULT,
 ) -> CompiledModel:
     """Compile a scalar expression.
 
@@ -71,15 +67,8 @@ def compile_model(
         None: operations are those of the written form, in its order. Otherwise they are regrouped
         so that little is left inside the event loop, and event values are taken to have the
         assumed properties; the cheapest of several forms is chosen.
-    autodiff
-        How the value is differentiated.
-    load
-        Cost of a cached column in nanoseconds per event. A larger one saves memory: more values are
-        computed again from fewer columns. No result depends on it in double precision; in single
-        precision it decides what is rounded.
-    precision
-        ``"f32"``: columns, frontier values and the expression are floats; columns and frontier
-        values are rounded to that from doubles, and transforms, weights and sums are doubles.
+    options
+        How kernels are made.
 
     Raises
     ------
@@ -87,61 +76,49 @@ def compile_model(
         The expression is not a scalar.
     """
     if assumptions is not None:
-        return compile_form(
-            NormalForm(expr, assumptions), transform, autodiff, load=load, precision=precision
-        )
+        return compile_form(NormalForm(expr, assumptions), transform, options)
     require_scalar(expr)
     form, layout = as_written(expr), ParameterLayout.of(expr.node)
-    best = _cheapest({"as written": form}, transform, autodiff, None, precision)
-    return best.draft.compiled(layout)
+    return cheapest({"as written": form}, transform, layout, options)
 
 
-def compile_elements(expr: Expr, precision: Precision = "f64") -> CompiledModel:
+def compile_elements(expr: Expr, options: KernelOptions = DEFAULT) -> CompiledModel:
     """Values of all elements of a vector or matrix, as written: two rows each, row-major."""
     graph, elements = lower(expr.node)
-    return assemble_values(graph, elements, ParameterLayout.of(expr.node), precision)
+    return assemble_values(graph, elements, ParameterLayout.of(expr.node), options)
 
 
 def compile_form(
-    form: NormalForm,
-    transform: Transform,
-    autodiff: Autodiff = "auto",
-    *,
-    load: float = LOAD,
-    precision: Precision = "f64",
+    form: NormalForm, transform: Transform, options: KernelOptions = DEFAULT
 ) -> CompiledModel:
-    """The same of a normal form."""
-    return cheapest(form.forms, transform, form.layout, autodiff, load=load, precision=precision)
+    """The cheapest form of an expression whose normal form is known."""
+    return cheapest(form.forms, transform, form.layout, options)
 
 
 def cheapest(
     forms: Mapping[str, Lowered],
     transform: Transform,
     layout: ParameterLayout,
-    autodiff: Autodiff = "auto",
-    *,
-    load: float = LOAD,
-    precision: Precision = "f64",
+    options: KernelOptions,
 ) -> CompiledModel:
     """Compile the cheapest of several forms.
 
-    The choice does not depend on `load`, or bits would.
+    The choice does not depend on the cost of a column in `options`, or bits would.
     """
-    if load != LOAD and len(forms) == 1 and len(_modes(forms, transform, autodiff)) == 1:
-        return _cheapest(forms, transform, autodiff, load, precision).draft.compiled(layout)
-    best = _cheapest(forms, transform, autodiff, LOAD, precision)
-    if load == LOAD:
+    compared = replace(options, load=LOAD)
+    if compared != options and len(_ways(forms, transform, options)) == 1:
+        compared = options
+    best = _cheapest(forms, transform, compared)
+    if compared == options:
         return best.draft.compiled(layout)
-    return assemble(
-        forms[best.name], transform, layout, load=load, mode=best.mode, precision=precision
-    )
+    return Draft(forms[best.name], transform, best.mode, options).compiled(layout)
 
 
 def compile_candidates(form: NormalForm, transform: Transform) -> list[Candidate]:
     """Every form that was considered, to explain the choice; `compile_form` takes the cheapest."""
     candidates = []
     for name, lowered in form.forms.items():
-        best = _cheapest({name: lowered}, transform, "auto", LOAD, "f64")
+        best = _cheapest({name: lowered}, transform, DEFAULT)
         model = best.draft.compiled(form.layout)
         candidates.append(Candidate(name, model, best.cost, best.mode))
     return candidates
@@ -166,24 +143,23 @@ class _Choice(NamedTuple):
     cost: float
 
 
-def _modes(
-    forms: Mapping[str, Lowered], transform: Transform, autodiff: Autodiff
+def _ways(
+    forms: Mapping[str, Lowered], transform: Transform, options: KernelOptions
 ) -> list[tuple[str, Mode]]:
+    """Names of forms with the modes that come into question for them."""
     return [
-        (name, mode) for name, form in forms.items() for mode in modes(form, transform, autodiff)
+        (name, mode)
+        for name, form in forms.items()
+        for mode in modes(form, transform, options.autodiff)
     ]
 
 
 def _cheapest(
-    forms: Mapping[str, Lowered],
-    transform: Transform,
-    autodiff: Autodiff,
-    load: float | None,
-    precision: Precision,
+    forms: Mapping[str, Lowered], transform: Transform, options: KernelOptions
 ) -> _Choice:
     """The cheapest form in its cheapest mode; the first one in a draw, and forward mode."""
     choices = []
-    for name, mode in _modes(forms, transform, autodiff):
-        draft = Draft(forms[name], transform, load, mode, precision)
+    for name, mode in _ways(forms, transform, options):
+        draft = Draft(forms[name], transform, mode, options)
         choices.append(_Choice(name, mode, draft, cost(draft.programs)))
     return min(choices, key=lambda choice: choice.cost)

@@ -21,7 +21,7 @@ from laddu_dask.expr.expression import Expr
 def as_written(expr: Expr) -> Lowered:
     """The operations of the written form, in its order."""
     graph, (root,) = lower(expr.node)
-    return Lowered(graph, root)
+    return Lowered(graph, root, regrouped=False)
 
 
 def columns_read(expr: Expr) -> tuple[str, ...]:

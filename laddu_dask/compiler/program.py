@@ -182,7 +182,7 @@ def cut(
     inputs: Mapping[int, int],
     parameters: Mapping[int, int],
     *,
-    weight_row: int | None = None,
+    weighted: bool = False,
     precision: Precision = "f64",
 ) -> Program:
     """Cut a program out of a graph.
@@ -197,70 +197,60 @@ def cut(
         Value -> input row; these are loaded instead of computed.
     parameters
         Value -> parameter index; likewise.
-    weight_row
-        Input row of the event weight.
+    weighted
+        Whether the event weight follows as one more input row.
     precision
         What the operations round to; see `Program`.
     """
+    n_inputs = max(inputs.values(), default=-1) + 1
+    n_parameters = max(parameters.values(), default=-1) + 1  # not every index need have a reader
     leaves: dict[int, Instruction] = {}
     for value, row in inputs.items():
         leaves[value] = ("input", (), str(row))
     for value, index in parameters.items():
         leaves[value] = ("parameter", (), str(index))
     needed = live(graph, outputs, leaves)
-    if any(graph.ops[index][0] in _COMPOUND for index in needed):
-        body, rows = _unrolled(graph, needed, outputs, leaves, weight_row)
-    else:
-        body, rows = _copied(graph, needed, outputs, leaves, weight_row)
-    n_inputs = max([*inputs.values(), -1 if weight_row is None else weight_row, -1]) + 1
-    n_parameters = max(parameters.values(), default=-1) + 1  # not every index need have a reader
-    weighted = weight_row is not None
-    program = Program(body, n_inputs, n_parameters, rows, weighted, precision)
+    for value in needed:
+        if graph.ops[value][0] == "weight":
+            leaves[value] = ("input", (), str(n_inputs))
+    computed = [value for value in needed if value not in leaves]
+    compound = any(graph.ops[value][0] in _COMPOUND for value in computed)
+    body, rows = (_unrolled if compound else _copied)(graph, computed, outputs, leaves)
+    program = Program(body, n_inputs + weighted, n_parameters, rows, weighted, precision)
     program.verify()
     return program
 
 
+_Code = tuple[tuple[Instruction, ...], tuple[int, ...]]
+
+
 def _copied(
-    graph: Graph,
-    needed: Sequence[int],
-    outputs: Sequence[int],
-    leaves: Mapping[int, Instruction],
-    weight_row: int | None,
-) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
+    graph: Graph, computed: Sequence[int], outputs: Sequence[int], leaves: Mapping[int, Instruction]
+) -> _Code:
     """Instructions as they stand, renumbered, behind the leaves that they read."""
     ops = graph.ops
-    read = set(outputs).union(*(ops[index][1] for index in needed))
+    read = set(outputs).union(*(ops[index][1] for index in computed))
     kept = [value for value in leaves if value in read]
+    new = {value: position for position, value in enumerate([*kept, *computed])}
     body = [leaves[value] for value in kept]
-    new = {value: position for position, value in enumerate(kept)}
-    for index in needed:
+    for index in computed:
         op, args, payload = ops[index]
-        new[index] = len(body)
-        if op == "weight":
-            body.append(("input", (), str(weight_row)))
-        else:
-            body.append((op, tuple([new[arg] for arg in args]), payload))
+        body.append((op, tuple([new[arg] for arg in args]), payload))
     return tuple(body), tuple([new[output] for output in outputs])
 
 
 def _unrolled(
-    graph: Graph,
-    needed: Sequence[int],
-    outputs: Sequence[int],
-    leaves: Mapping[int, Instruction],
-    weight_row: int | None,
-) -> tuple[tuple[Instruction, ...], tuple[int, ...]]:
+    graph: Graph, computed: Sequence[int], outputs: Sequence[int], leaves: Mapping[int, Instruction]
+) -> _Code:
     """The same where compound operations have become simple ones, equal ones once."""
     g = Graph()
     systems = Unrolling(g)
     done = {value: g.emit(op, payload=payload) for value, (op, _, payload) in leaves.items()}
-    last = last_unknowns(graph, needed)
-    for index in needed:
+    last = last_unknowns(graph, computed)
+    for index in computed:
         op, args, payload = graph.ops[index]
         operands = tuple([done[arg] for arg in args])
-        if op == "weight":
-            done[index] = g.emit("input", payload=str(weight_row))
-        elif op in COMPLEX:
+        if op in COMPLEX:
             done[index] = expand(g, op, *operands)
         elif op == branches.REACHED:
             done[index] = branches.expand(g, operands)

@@ -108,12 +108,12 @@ def run_demo(
 def compile_kernels(model: Model, execution: Execution) -> None:
     """Compile what the fit will run, so that its time is known apart."""
     backend = get_backend(execution.backend_name)
-    values = model.compiled("complex", precision=execution.precision).programs
+    options = execution.kernel_options
+    values = model.compiled("complex", options).programs
     for program in (values.prepare, values.value):
         backend.compile(program, "map")
     for transform in ("log", "linear"):
-        form = model.grouped(transform, Assumptions(), precision=execution.precision)
-        programs = form.programs
+        programs = model.grouped(transform, Assumptions(), options).programs
         backend.compile(programs.prepare, "map")
         for program in (programs.value, programs.gradient):
             backend.compile(program, "reduce")

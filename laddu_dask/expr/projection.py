@@ -21,14 +21,10 @@ def tags_of(root: Node) -> tuple[str, ...]:
 def project_node(root: Node, wanted: str | Iterable[str]) -> Node:
     """Replace every tagged node that has none of the wanted tags by zero.
 
-    Untagged nodes stay, so in ``|a + b + c|**2`` with tags on a and b, projecting on a's tag keeps
-    c as well.
-
     Raises
     ------
     ExpressionError
-        A tag that the model does not have, or no tag at all: projecting on it would silently give
-        a model without its tagged parts.
+        As `laddu_dask.expr.functions.project` does, which also says what stays.
     """
     names = {wanted} if isinstance(wanted, str) else set(wanted)
     known = tags_of(root)

@@ -1,9 +1,9 @@
-"""The machine operation list: the one definition that every compiled backend prints.
+"""The machine operation list: the one definition that compiled kernels print.
 
 Nodes are doubles, floats (single precision), 64-bit integers or lane conditions. Each is one
-correctly rounded or exact operation; a fused multiply-add exists only where it is written. Printing
-the same list as vector LLVM IR and as scalar CUDA therefore gives the same bits, and a lane never
-depends on its neighbours.
+correctly rounded or exact operation; a fused multiply-add exists only where it is written. The same
+list therefore gives the same bits in whatever instructions it is printed, and a lane never depends
+on its neighbours.
 """
 
 from __future__ import annotations

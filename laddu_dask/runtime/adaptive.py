@@ -64,7 +64,7 @@ class AdaptiveReducer:
         self.execution = execution
         self._assumptions = [Assumptions() for _ in self.passes]
         self._statistics: list[Array | None] = [None for _ in self.passes]
-        self._load = LOAD
+        self._options = execution.kernel_options
         self._separates = [execution.normalization != "general" for _ in self.passes]
         self._forms = [self._form(i) for i in range(len(self.passes))]
         self.reducer = self._open()
@@ -76,11 +76,9 @@ class AdaptiveReducer:
         return choose_form(
             self.passes[index],
             self._assumptions[index],
-            self.execution.autodiff,
+            self._options,
             separate=self._separates[index],
             verify=self.execution.normalization == "verify",
-            load=self._load,
-            precision=self.execution.precision,
         )
 
     def _open(self) -> Reducer:
@@ -124,7 +122,7 @@ class AdaptiveReducer:
         """
         if self.execution.precision != "f64":
             return
-        if self.execution.storage == "streaming" or self._load != LOAD:
+        if self.execution.storage == "streaming" or self._options.load != LOAD:
             return
         before = self._streamed()
         if before == 0:
@@ -142,7 +140,7 @@ class AdaptiveReducer:
         return sum(decision.strategy == "streaming" for decision in decisions)
 
     def _use(self, load: float) -> None:
-        self._load = load
+        self._options = replace(self._options, load=load)
         for index in range(len(self.passes)):
             self._rebuild(index)
 
@@ -353,11 +351,8 @@ class AdaptiveReducer:
     def _written_form(self) -> tuple[list[CompiledModel], Reducer]:
         """Its data are streamed: this is the exception, and the memory belongs to the rule."""
         if self._written is None:
-            autodiff = self.execution.autodiff
-            precision = self.execution.precision
-            models = [
-                item.model.compiled(item.transform, autodiff, precision) for item in self.passes
-            ]
+            options = self.execution.kernel_options
+            models = [item.model.compiled(item.transform, options) for item in self.passes]
             passes = [
                 Pass(item.label, item.dataset, model.programs)
                 for item, model in zip(self.passes, models, strict=True)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from laddu_dask.compiler import Autodiff, Precision
+from laddu_dask.compiler import Autodiff, KernelOptions, Precision
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import MemoryPlan
 from laddu_dask.runtime.cluster_form import refuse_other_forms
@@ -109,6 +109,11 @@ class Execution:
     def backend_name(self) -> str:
         """The backend that ``"auto"`` stands for."""
         return "cpu" if self.backend == "auto" else self.backend
+
+    @property
+    def kernel_options(self) -> KernelOptions:
+        """What of it compiled kernels depend on."""
+        return KernelOptions(autodiff=self.autodiff, precision=self.precision)
 
     @property
     def local_threads(self) -> int:

@@ -10,14 +10,12 @@ import numpy.typing as npt
 
 from laddu_dask.compiler import (
     Assumptions,
-    Autodiff,
     CompiledModel,
-    Precision,
+    KernelOptions,
     SeparableIntegral,
     Transform,
 )
 from laddu_dask.compiler.assumptions import RANGE
-from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.scalar import run_scalar
 from laddu_dask.data import Dataset
 from laddu_dask.kernels import Accumulator
@@ -76,27 +74,25 @@ class PassForm:
 def choose_form(
     item: ModelPass,
     assumptions: Assumptions,
-    autodiff: Autodiff,
+    options: KernelOptions,
     *,
     separate: bool,
     verify: bool,
-    load: float = LOAD,
-    precision: Precision = "f64",
 ) -> PassForm:
     """Separate an integral if that is wanted and possible; regroup what is left.
 
     Columns at the ends of the exponent range leave the written form, which multiplies in the order
-    of the user. `load` is the cost of a column, see `compile_model`.
+    of the user.
     """
     model, transform = item.model, item.transform
     if assumptions.is_open(RANGE):
-        return PassForm(None, model.compiled(transform, autodiff, precision))
+        return PassForm(None, model.compiled(transform, options))
 
     def grouped() -> CompiledModel:
-        return model.grouped(transform, assumptions, autodiff, load=load, precision=precision)
+        return model.grouped(transform, assumptions, options)
 
     if transform == "linear" and separate:
-        form = model.integral(assumptions, autodiff, load=load, precision=precision)
+        form = model.integral(assumptions, options)
         if form.separable is not None:
             return PassForm(form.separable, form.residual, grouped() if verify else None)
     return PassForm(None, grouped())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -11,9 +12,9 @@ import numpy.typing as npt
 
 from laddu_dask.compiler import (
     Assumptions,
-    Autodiff,
     CompiledModel,
     IntegralForm,
+    KernelOptions,
     NormalForm,
     ParameterLayout,
     Precision,
@@ -31,6 +32,7 @@ from laddu_dask.compiler import (
 )
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.compiler.ir import Instruction, Region
+from laddu_dask.compiler.options import DEFAULT
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, EvaluationError, ExpressionError
 from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
@@ -65,7 +67,7 @@ class Model:
         self.expr = as_expr(expr)
         self.layout = ParameterLayout.of(self.expr.node)
         require_scalar(self.expr)
-        self._compiled: dict[tuple[Transform, Autodiff, Precision], CompiledModel] = {}
+        self._compiled: dict[tuple[Transform, KernelOptions], CompiledModel] = {}
         self._normal_forms: list[NormalForm] = []
 
     def __reduce__(self) -> tuple[Any, tuple[Expr]]:
@@ -83,26 +85,14 @@ class Model:
         self,
         transform: Transform,
         assumptions: Assumptions,
-        autodiff: Autodiff = "auto",
-        *,
-        load: float = LOAD,
-        precision: Precision = "f64",
+        options: KernelOptions = DEFAULT,
     ) -> CompiledModel:
         """The fast form for a transform; valid where the assumptions hold."""
-        form = self._normalized(assumptions)
-        return compile_form(form, transform, autodiff, load=load, precision=precision)
+        return compile_form(self._normalized(assumptions), transform, options)
 
-    def integral(
-        self,
-        assumptions: Assumptions,
-        autodiff: Autodiff = "auto",
-        *,
-        load: float = LOAD,
-        precision: Precision = "f64",
-    ) -> IntegralForm:
+    def integral(self, assumptions: Assumptions, options: KernelOptions = DEFAULT) -> IntegralForm:
         """The sum over events of the real part, separated as far as possible."""
-        form = self._normalized(assumptions)
-        return integrate(form, autodiff, load=load, precision=precision)
+        return integrate(self._normalized(assumptions), options)
 
     def probe(self, assumptions: Assumptions, *, separate: bool) -> Probe:
         """Event values that facts about a data set may be about, in the form that is evaluated."""
@@ -118,18 +108,12 @@ class Model:
         self._normal_forms = [form, *self._normal_forms[:1]]
         return form
 
-    def compiled(
-        self,
-        transform: Transform,
-        autodiff: Autodiff = "auto",
-        precision: Precision = "f64",
-    ) -> CompiledModel:
+    def compiled(self, transform: Transform, options: KernelOptions = DEFAULT) -> CompiledModel:
         """The form with the operations of the expression as written; made once."""
-        key = transform, autodiff, precision
+        options = replace(options, load=LOAD)  # whatever it is, all columns are kept
+        key = transform, options
         if key not in self._compiled:
-            self._compiled[key] = compile_model(
-                self.expr, transform, autodiff=autodiff, precision=precision
-            )
+            self._compiled[key] = compile_model(self.expr, transform, options=options)
         return self._compiled[key]
 
     @property
@@ -224,7 +208,7 @@ class Model:
         execution = execution_or_default(execution)
         if dataset is None:
             return self._without_events(vector, execution.precision)
-        model = self.compiled("complex", execution.autodiff, execution.precision)
+        model = self.compiled("complex", execution.kernel_options)
         (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=True)
         n = model.invariants.n_adjoints
         adjoints = complex_rows(rows[2 : 2 + n], rows[2 + n : 2 + 2 * n])
@@ -303,7 +287,7 @@ class Model:
         return visit(self._values(execution), dataset, vectors, consume, execution, reduction)
 
     def _values(self, execution: Execution) -> CompiledModel:
-        return self.compiled("complex", precision=execution.precision)
+        return self.compiled("complex", KernelOptions(precision=execution.precision))
 
     def _without_events(
         self, vector: npt.NDArray[np.float64], precision: Precision
@@ -399,7 +383,7 @@ def evaluate_elements(
         Unknown name or wrong length.
     """
     execution = execution_or_default(execution)
-    model = compile_elements(as_expr(expr), execution.precision)
+    model = compile_elements(as_expr(expr), execution.kernel_options)
     vector = model.layout.vector(parameters)
     (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=False)
     return complex_rows(rows[0::2], rows[1::2])

@@ -35,7 +35,8 @@ def event_inputs(model: CompiledModel, columns: Mapping[str, Array], backend: st
     events = max((np.size(c) for c in columns.values()), default=1)
     rows = np.array([columns[name] for name in model.programs.columns], dtype=float)
     rows = rows.reshape(len(model.programs.columns), events)
-    cached = run_program(model.programs.prepare, rows, np.empty(0), backend)
+    prepared = run_program(model.programs.prepare, rows, np.empty(0), backend)
+    cached = prepared[: model.programs.n_cached]  # behind them come values that are only checked
     return np.concatenate([cached, np.ones((1, events))])
 
 

@@ -185,6 +185,15 @@ def point(seed: int) -> dict[str, float]:
 class Truth:
     """What the oracle says about an expression: values, gradients and how far to trust them.
 
+    Parameters
+    ----------
+    expr
+        The expression.
+    seed
+        Of the parameter values.
+    events
+        The events; those of the seed if none are given.
+
     Attributes
     ----------
     values
@@ -206,8 +215,8 @@ class Truth:
     REPLICAS = 6
     STEP = 2.0**-10
 
-    def __init__(self, expr: Expr, seed: int) -> None:
-        events, at = columns(seed), point(seed)
+    def __init__(self, expr: Expr, seed: int, events: dict[str, Array] | None = None) -> None:
+        events, at = columns(seed) if events is None else events, point(seed)
         free = {name: ld.scalar(f"parameter {name}").node for name in PARAMETERS}
         plain = _replace(expr.node, free, noise=None)
         inputs = events | {f"parameter {n}": np.full(EVENTS, v) for n, v in at.items()}

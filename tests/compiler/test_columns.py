@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, CompiledModel, compile_model
+from laddu_dask.compiler import Assumptions, CompiledModel, KernelOptions, compile_model
 from laddu_dask.compiler.columns import choose_columns
 from laddu_dask.compiler.cost import OPERATION
 from laddu_dask.compiler.flow import UNLIMITED, Network
@@ -153,7 +153,10 @@ def test_no_bit_depends_on_the_choice(name: str, backend: str) -> None:
     """DK-15: a value computed again has the bits of the value that was kept."""
     expr = benchmark_models.MODELS[name](ld)
     events = benchmark_models.events(name, 64, "data")
-    models = [compile_model(expr, "log", Assumptions(), load=load) for load in (1e-3, 0.6, 5)]
+    models = [
+        compile_model(expr, "log", Assumptions(), KernelOptions(load=load))
+        for load in (1e-3, 0.6, 5)
+    ]
     counts = [model.programs.n_cached for model in models]
     assert counts == sorted(counts, reverse=True)
     first, *others = (rows_of(model, events, backend) for model in models)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import laddu_dask as ld
+from laddu_dask.compiler import KernelOptions
 
 X, Y = ld.scalar("x"), ld.scalar("y")
 
@@ -364,7 +365,7 @@ def test_64_shared_uses_are_computed_once() -> None:
     total = X.sin() * p("p")
     for _ in range(999):
         total = total + X.sin() * p("p")
-    program = ld.Model(total).compiled("linear", "reverse").programs
+    program = ld.Model(total).compiled("linear", KernelOptions("reverse")).programs
     assert [op for op, _, _ in program.prepare.instructions] == ["input", "sin"]
     products = [op for op, _, _ in program.value.instructions if op == "mul"]
     assert len(products) == 2

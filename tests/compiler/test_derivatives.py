@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from random_expressions import EVENTS, Truth, columns, point, scalars
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, CompiledModel, compile_integral, compile_model
+from laddu_dask.compiler import (
+    Assumptions,
+    CompiledModel,
+    KernelOptions,
+    compile_integral,
+    compile_model,
+)
 from laddu_dask.compiler.forward import tangents
 from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph
 from laddu_dask.compiler.modes import forward_may_pay
@@ -96,7 +102,8 @@ def test_forward_equals_reverse(grouped: bool, transform: Any) -> None:
     def body(expr: ld.Expr, seed: int) -> None:
         assumptions = Assumptions() if grouped else None
         forward, reverse = (
-            compile_model(expr, transform, assumptions, mode) for mode in ("forward", "reverse")
+            compile_model(expr, transform, assumptions, KernelOptions(mode))
+            for mode in ("forward", "reverse")
         )
         at = point(seed)
         vector = forward.layout.vector({name: at[name] for name in forward.layout.names})
@@ -107,13 +114,17 @@ def test_forward_equals_reverse(grouped: bool, transform: Any) -> None:
         with np.errstate(all="ignore"):
             found = gradient(forward, inputs[0], vector)
             expected = gradient(reverse, inputs[1], vector)
-            truth = Truth(expr, seed)
+            truth = Truth(expr, seed, events)
             size = np.abs(expected).max(axis=1, initial=0.0)
             sound = truth.regular & (truth.spread <= 1e-14 * np.abs(truth.values.real))
             # A cancellation in the gradient alone shows when the parameters move by a last bit.
             moved = gradient(reverse, inputs[1], vector * (1 + 2.0**-52))
             sound &= np.abs(moved - expected).max(axis=1, initial=0.0) <= 1e-14 * size
             sound &= np.isfinite(expected).all(axis=1)
+            # An event that violates an assumption of the form has no value in it.
+            frontier = reverse.invariants.frontier(vector)
+            (values,) = run_program(reverse.programs.value, inputs[1], frontier, "interpreter")
+            sound &= np.isfinite(values)
             if transform == "log":  # of what is not positive there is none
                 sound &= truth.values.real > 0
             # Where terms cancel to zero in every derivative, their rounding is all there is.
@@ -147,7 +158,7 @@ def test_both_modes_agree_where_every_rule_is_used() -> None:
         gradient(model, at_events(model, events), np.array([0.7, -0.3]), backend)
         for mode in ("forward", "reverse")
         for backend in ("interpreter", "cpu")
-        for model in [compile_model(expr, "linear", None, mode)]
+        for model in [compile_model(expr, "linear", None, KernelOptions(mode))]
     ]
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-12)
@@ -180,7 +191,7 @@ def test_auto_is_the_cheaper_of_both() -> None:
         many = many + p(f"p{k}") * X**k
     for expr in (few.sin(), many.sin()):
         models = {
-            mode: compile_model(expr, "log", Assumptions(), mode)
+            mode: compile_model(expr, "log", Assumptions(), KernelOptions(mode))
             for mode in ("auto", "forward", "reverse")
         }
         size = {mode: len(model.programs.gradient.instructions) for mode, model in models.items()}
@@ -193,7 +204,7 @@ def test_tangents_of_deep_and_wide_graphs() -> None:
     expr = p("a") * X
     for _ in range(20_000):
         expr = expr * 0.9999 + X
-    model = compile_model(expr * p("a"), "linear", None, "forward")
+    model = compile_model(expr * p("a"), "linear", None, KernelOptions("forward"))
     inputs = at_events(model, {"x": np.array([0.3, 2.0])})
     found = hessian(model, inputs, np.array([0.5]))
     np.testing.assert_allclose(
@@ -225,7 +236,8 @@ def test_hessians_of_random_expressions(mode: Any, grouped: bool) -> None:
     @RANDOM
     @given(scalars(4), SEEDS, st.sampled_from(["linear", "log"]))
     def body(expr: ld.Expr, seed: int, transform: Any) -> None:
-        model = compile_model(expr, transform, Assumptions() if grouped else None, mode)
+        assumptions = Assumptions() if grouped else None
+        model = compile_model(expr, transform, assumptions, KernelOptions(mode))
         at = point(seed)
         vector = model.layout.vector({name: at[name] for name in model.layout.names})
         if not model.layout.names:
@@ -258,7 +270,7 @@ def second(expr: ld.Expr, at: Mapping[str, float], x: Any = 1.0, transform: Any 
     """Hessians of single events in the written form, for both modes; they must agree."""
     found = []
     for mode in ("reverse", "forward"):
-        model = compile_model(expr, transform, None, mode)
+        model = compile_model(expr, transform, None, KernelOptions(mode))
         inputs = at_events(model, {"x": np.atleast_1d(np.asarray(x, dtype=float))})
         found.append(hessian(model, inputs, model.layout.vector(dict(at))))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-12)
@@ -350,7 +362,7 @@ def test_one_factorisation_for_value_adjoint_and_tangents() -> None:
     """GI-05: second derivatives of a solve divide by no pivot more than the gradient does."""
     names = [[p(f"m{i}{j}", 2.0 if i == j else 0.1) * X for j in range(3)] for i in range(3)]
     expr = ld.solve(ld.matrix(names), ld.vector([1.0, X, 0.5]))[0].norm_sqr()
-    programs = compile_model(expr, "linear", None, "reverse").programs
+    programs = compile_model(expr, "linear", None, KernelOptions("reverse")).programs
     divisions = [
         sum(op == "div" for op, _, _ in program.instructions)
         for program in (programs.value, programs.gradient, programs.curvature.events)
@@ -367,7 +379,7 @@ def test_second_derivatives_of_the_logarithm() -> None:
 def test_frontier_curvature_counts() -> None:
     """exp(a) b x: parameters enter by one number, whose own curvature must not be lost."""
     expr = (p("a").exp() * p("b") * X).sin()
-    model = compile_model(expr, "linear", Assumptions(), "reverse")
+    model = compile_model(expr, "linear", Assumptions(), KernelOptions("reverse"))
     assert model.invariants.n_adjoints == 1
     at = np.array([0.3, 0.8])
     found = hessian(model, at_events(model, {"x": np.array([0.7])}), at)[0]

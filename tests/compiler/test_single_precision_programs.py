@@ -10,10 +10,17 @@ import pytest
 from compiled_runs import run_program
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, Program, compile_integral, compile_model
+from laddu_dask.compiler import (
+    Assumptions,
+    KernelOptions,
+    Program,
+    compile_integral,
+    compile_model,
+)
 from laddu_dask.compiler.precision import has_extreme, is_moderate
 from laddu_dask.kernels import get_backend
 
+SINGLE = KernelOptions(precision="f32")
 X, Y = ld.scalar("x"), ld.scalar("y")
 A, B = ld.parameter("a", initial=0.7), ld.parameter("b", initial=0.4)
 MODELS = [benchmark_models.MODELS[name](ld) for name in ("A", "B", "C-fixed", "C-free", "D")]
@@ -44,8 +51,8 @@ def test_only_the_transform_is_done_in_double_precision(
     assumptions = Assumptions() if grouped else None
     for transform, extra in (("linear", 0), ("log", 2)):
         found = compile_model(
-            MODELS[model], transform, assumptions, mode, precision="f32"
-        )  # fmt: skip
+            MODELS[model], transform, assumptions, KernelOptions(mode, precision="f32")
+        )
         programs, rows = found.programs, 1 + found.invariants.n_adjoints
         assert (programs.prepare.precision, programs.value.precision) == ("f64", "f32")
         assert programs.precision == programs.gradient.precision == "f32"
@@ -54,7 +61,7 @@ def test_only_the_transform_is_done_in_double_precision(
 
 
 def test_complex_values_are_floats_throughout() -> None:
-    programs = compile_model(MODELS[1], "complex", precision="f32").programs
+    programs = compile_model(MODELS[1], "complex", options=SINGLE).programs
     assert doubles(programs.gradient) == doubles(programs.value) == 0
 
 
@@ -62,26 +69,26 @@ def test_rounded_columns_are_not_subtracted() -> None:
     """T-26: distances from poles are columns of their own; products of columns need not be."""
     for model in MODELS:
         double, single = (
-            compile_model(model, "log", Assumptions(), precision=precision).programs
+            compile_model(model, "log", Assumptions(), KernelOptions(precision=precision)).programs
             for precision in ("f64", "f32")
         )
         assert double.n_cached <= single.n_cached <= 2 * double.n_cached
     expr = (A + 1 / (X - 1.0)) * (B + 1 / (X - 2.0)) * (A + X)
     assert compile_model(expr, "linear", Assumptions()).programs.n_cached == 1
-    assert compile_model(expr, "linear", Assumptions(), precision="f32").programs.n_cached > 1
+    assert compile_model(expr, "linear", Assumptions(), SINGLE).programs.n_cached > 1
 
 
 def test_conditions_of_events_are_columns() -> None:
     """A comparison that only events enter is not repeated with rounded numbers."""
     expr = ld.where(X >= 1, A * Y, B * Y)
-    programs = compile_model(expr, "linear", precision="f32").programs
+    programs = compile_model(expr, "linear", options=SINGLE).programs
     x = np.array([[1 - 1e-12, 1.0, 1 + 1e-12, np.nan], [2.0] * 4])
     order = [("x", "y").index(name) for name in programs.columns]
     rows = run_program(programs.prepare, x[order], np.zeros(0), "interpreter")
     assert [0.0, 1.0, 1.0, 0.0] in rows.tolist()
     chosen = ld.where((X >= 1) & (A < Y), A * Y, B * Y)
     for which in (expr, chosen):
-        model = compile_model(which, "complex", precision="f32")
+        model = compile_model(which, "complex", options=SINGLE)
         rows = run_program(model.programs.prepare, x[order], np.zeros(0), "cpu")
         out = np.empty((2, 8))
         inputs = np.repeat(rows[:, :1].astype(np.float32), 8, axis=1)
@@ -91,7 +98,7 @@ def test_conditions_of_events_are_columns() -> None:
 
 
 def test_statistics_are_doubles() -> None:
-    form = compile_integral(MODELS[0] + 1 / (A + X), Assumptions(), precision="f32")
+    form = compile_integral(MODELS[0] + 1 / (A + X), Assumptions(), SINGLE)
     assert form.separable is not None
     assert form.residual is not None
     assert form.separable.statistics.precision == "f64"
@@ -101,7 +108,7 @@ def test_statistics_are_doubles() -> None:
 
 
 def test_second_derivatives_are_floats_too() -> None:
-    programs = compile_model(MODELS[1], "log", precision="f32").programs
+    programs = compile_model(MODELS[1], "log", options=SINGLE).programs
     assert programs.curvature.events.precision == "f32"
     assert programs.curvature.scalars.precision == "f64"
     # Reciprocal and logarithm with their tangents, and a few products for each row.
@@ -111,7 +118,7 @@ def test_second_derivatives_are_floats_too() -> None:
 
 def test_frontier_values_must_be_moderate() -> None:
     """Products of two stay within floats: 2**40, and no lower bound."""
-    model = compile_model(A**2 * X + B, "linear", Assumptions(), precision="f32")
+    model = compile_model(A**2 * X + B, "linear", Assumptions(), SINGLE)
     for a, valid in ((1e5, True), (1e7, False), (1e-30, True), (0.0, True), (np.nan, False)):
         found = model.invariants.valid_frontier(np.array([a, 1.0]))
         assert (found is not None) == valid

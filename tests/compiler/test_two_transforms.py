@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, CompiledModel, Transform, compile_model
+from laddu_dask.compiler import Assumptions, CompiledModel, KernelOptions, Transform, compile_model
 
 EVENTS = 40
 
@@ -23,7 +23,8 @@ def intensity(terms: int) -> Any:
 
 
 def compiled(terms: int, transform: Transform, precision: Any = "f64") -> CompiledModel:
-    return compile_model(intensity(terms), transform, Assumptions(), precision=precision)
+    options = KernelOptions(precision=precision)
+    return compile_model(intensity(terms), transform, Assumptions(), options)
 
 
 @pytest.mark.parametrize("precision", ["f64", "f32"])

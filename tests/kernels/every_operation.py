@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import laddu_dask as ld
-from laddu_dask.compiler import Precision, Program, compile_model
+from laddu_dask.compiler import KernelOptions, Precision, Program, compile_model
 
 
 @functools.cache
@@ -20,7 +20,8 @@ def program(precision: Precision = "f64") -> Program:
     angle = ld.atan2(a * y.sin(), (x * b).cos()) + (a * x).tan()
     growth = (a * x).tanh() + (b * y).sinh() / (1 + (b * y).cosh()) + abs(x - a) ** b
     model = ld.where(y < a, amplitude.norm_sqr() + growth, angle + 2 + (x**2 + b**2).log())
-    return compile_model(model, "linear", precision=precision).programs.gradient
+    options = KernelOptions(precision=precision)
+    return compile_model(model, "linear", options=options).programs.gradient
 
 
 def rows(which: Program, events: int = 2048) -> NDArray[np.float64]:

@@ -12,11 +12,12 @@ import pytest
 from numpy.typing import NDArray
 
 import laddu_dask as ld
-from laddu_dask.compiler import Assumptions, CompiledModel
+from laddu_dask.compiler import Assumptions, CompiledModel, KernelOptions
 from laddu_dask.runtime.payload import Mode
 from laddu_dask.runtime.reduction import Pass, Reducer
 
 Array = NDArray[Any]
+SINGLE = KernelOptions(precision="f32")
 BACKENDS = pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 FORMS = pytest.mark.parametrize("form", ["written", "regrouped"])
 X, Y = ld.scalar("x"), ld.scalar("y")
@@ -36,8 +37,8 @@ def events(weights: Any = None, **columns: Any) -> ld.Dataset:
 def compiled(expr: ld.Expr, transform: Any, form: str) -> CompiledModel:
     model = ld.Model(expr)
     if form == "written":
-        return model.compiled(transform, precision="f32")
-    return model.grouped(transform, Assumptions(), precision="f32")
+        return model.compiled(transform, SINGLE)
+    return model.grouped(transform, Assumptions(), SINGLE)
 
 
 def weighted(
@@ -237,7 +238,7 @@ def test_digests_differ() -> None:
     """T-25, T-63: prepared data and kernels of one precision are never taken for the other's."""
     expr = X * SCALE
     double, floats = (
-        ld.Model(expr).compiled("log", precision=precision).programs for precision in ("f64", "f32")
+        ld.Model(expr).compiled("log", options).programs for options in (KernelOptions(), SINGLE)
     )
     assert double.prepare.digest == floats.prepare.digest
     assert len({double.digest, floats.digest}) == 2

@@ -148,7 +148,7 @@ def test_a_table_does_not_outrank_a_reply_for_ever() -> None:
 
 
 def test_model_error_ends_everything_and_is_never_retried() -> None:
-    """DK-17."""
+    """DK-17, T-11, T-53."""
     m = machine({0: ("a",), 1: ("b",)})
     m.handle(Start(0.0))
     error = ValueError("negative intensity")

@@ -163,7 +163,7 @@ def test_newer_epoch_stops_older_work_and_forgets_its_records() -> None:
 
 
 def test_error_of_the_model_is_a_reply_and_the_next_epoch_is_fine() -> None:
-    """DK-17."""
+    """DK-17, T-11."""
     with service_on(stored(1)) as (service, _, _):
         answer = asyncio.run(service.evaluate(1, b"raise", [1]))
         error = rebuild_error(answer["error"])
