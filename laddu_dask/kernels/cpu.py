@@ -128,7 +128,7 @@ class CpuKernel:
     def assembly(self, purpose: Purpose) -> str:
         """LLVM assembly of the kernel."""
         ops, outputs = expand(self.program)
-        module = ModuleText()
+        module = ModuleText(self.target.tuning)
         event_function(module, "kernel", ops, outputs, reduce=purpose == "reduce")
         return str(module)
 

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from laddu_dask.kernels.accumulator import COMPENSATED, LANES
+from laddu_dask.kernels.column_layout import FEW
 from laddu_dask.kernels.oplist import Call, Cold, Kind, Op, OpList, Value
 
 DOUBLES = f"<{LANES} x double>"
@@ -22,6 +23,11 @@ MASK = f"i{LANES}"
 _TYPES = {"d": DOUBLES, "f": FLOATS, "i": WORDS, "b": BITS}
 _SCALARS = {"d": "double", "f": "float"}
 
+#: Operations of a block. The time that LLVM takes for one grows faster than its length; in short
+#: ones it cannot bring operations together that read the same.
+_BLOCK = 4000
+
+_LEAVES = frozenset({"input", "parameter", "weight", "argument"})
 _BINARY = {
     "add": "fadd",
     "sub": "fsub",
@@ -49,13 +55,6 @@ _COMPARE = {
 }
 _INTRINSIC = {"fma": "fma", "sqrt": "sqrt", "rint": "roundeven"}
 
-# LLVM does not align the stack for vectors that it puts there for want of registers unless told
-# to; each of them would lie in two cache lines.
-_ATTRIBUTES = (
-    'attributes #0 = { nounwind noinline alignstack=64 "prefer-vector-width"="512" '
-    '"min-legal-vector-width"="512" }'
-)
-
 
 def double(x: float) -> str:
     """A double literal by its bits."""
@@ -65,6 +64,11 @@ def double(x: float) -> str:
 class ModuleText:
     """Functions, tables and declarations of one module.
 
+    Parameters
+    ----------
+    tuning
+        Processor whose scheduling model is used, whatever the code is made for; see `Target`.
+
     Attributes
     ----------
     globals_, declarations
@@ -73,14 +77,21 @@ class ModuleText:
         Texts of whole functions by name, in order of definition.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tuning: str = "") -> None:
+        # LLVM does not align the stack for vectors that it puts there for want of registers unless
+        # told to; each of them would lie in two cache lines.
+        self._attributes = (
+            'nounwind noinline alignstack=64 "prefer-vector-width"="512" '
+            '"min-legal-vector-width"="512"' + (f' "tune-cpu"="{tuning}"' if tuning else "")
+        )
         self.globals_: dict[str, str] = {}
         self.declarations: dict[str, str] = {}
         self.functions: dict[str, str] = {}
 
     def __str__(self) -> str:
         parts = (self.globals_, self.declarations, self.functions)
-        return "\n".join([text for part in parts for text in part.values()] + [_ATTRIBUTES, ""])
+        lines = [text for part in parts for text in part.values()]
+        return "\n".join([*lines, f"attributes #0 = {{ {self._attributes} }}", ""])
 
     def intrinsic(self, name: str, kind: Kind, operands: int) -> str:
         """Name of a vector intrinsic, declared on first use."""
@@ -121,10 +132,15 @@ class Printer:
         self.block = "entry"
         self.operands: dict[int, str] = {}
         self.types: dict[int, str] = {}
+        self._leaves: dict[int, Op] = {}
         self._names = 0
 
-    def __getitem__(self, value: Value) -> str:
-        return self.operands[value.index]
+    def operand(self, index: int) -> str:
+        """A value; one that lies in memory is fetched once in each block that needs it."""
+        found = self.operands.get(index)
+        if found is None:
+            found = self.operands[index] = self.leaf(self, self._leaves[index])
+        return found
 
     def name(self) -> str:
         """A new local name."""
@@ -142,10 +158,25 @@ class Printer:
         self.lines.append(f"{name}:")
         self.block = name
 
-    def load(self, pointer: str, offset: str, kind: Kind = "d") -> str:
-        """Vector at an element offset; only element alignment is assumed."""
+    def new_block(self) -> None:
+        """End a block where it is long enough; LLVM would join them again without a condition."""
+        name = "next" + self.name().removeprefix("%t")
+        self.lines.append(f"  br i1 %never, label %nothing, label %{name}")
+        self.label(name)
+        for index in self._leaves:
+            self.operands.pop(index, None)
+
+    def load(
+        self, pointer: str, offset: str, kind: Kind = "d", *, in_this_order: bool = False
+    ) -> str:
+        """Vector at an element offset; only element alignment is assumed.
+
+        LLVM keeps the order of loads that have one.
+        """
         place = self.line(f"getelementptr {_SCALARS[kind]}, ptr {pointer}, i64 {offset}")
-        return self.line(f"load {_TYPES[kind]}, ptr {place}, align {8 if kind == 'd' else 4}")
+        ordered = "volatile " if in_this_order else ""
+        align = 8 if kind == "d" else 4
+        return self.line(f"load {ordered}{_TYPES[kind]}, ptr {place}, align {align}")
 
     def store(self, value: str, pointer: str, offset: str) -> None:
         """Store a vector at an element offset."""
@@ -166,21 +197,22 @@ class Printer:
             if isinstance(op.data, Cold):
                 self._cold(op.data)
             elif isinstance(op.data, Call):
-                self._call(op.data, [self.operands[arg] for arg in op.args])
+                self._call(op.data, [self.operand(arg) for arg in op.args])
             else:
-                self.operands[op.index] = self._print(op)
                 self.types[op.index] = _TYPES[op.kind]
+                if op.name in _LEAVES:
+                    self._leaves[op.index] = op
+                else:
+                    self.operands[op.index] = self._print(op)
 
     def _print(self, op: Op) -> str:
         name = op.name
-        if name in {"input", "parameter", "weight", "argument"}:
-            return self.leaf(self, op)
         if name == "const":
             assert isinstance(op.data, int)
             return f"splat ({_SCALARS[op.kind]} 0x{op.data & (1 << 64) - 1:016X})"
         if name == "iconst":
             return f"splat (i64 {op.data})"
-        args = [self.operands[arg] for arg in op.args]
+        args = [self.operand(arg) for arg in op.args]
         if name in _BINARY:
             return self.line(f"{_BINARY[name]} {_TYPES[op.kind]} {args[0]}, {args[1]}")
         if name in _COMPARE:
@@ -220,30 +252,30 @@ class Printer:
 
     def _cold(self, region: Cold) -> None:
         """Branch to a call: the region is long, rarely needed, and often repeated."""
-        condition = self.operands[region.condition]
+        condition = self.operand(region.condition)
+        outside = _read_from_outside(region)
+        args = ", ".join(f"{self.types[index]} {self.operand(index)}" for index in outside)
+        fast = [f"{self.types[index]} {self.operand(index)}" for index in region.fast]
         mask = self.line(f"bitcast {BITS} {condition} to {MASK}")
         wanted = self.line(f"icmp ne {MASK} {mask}, 0")
         before, number = self.block, self.name().removeprefix("%t")
         self.lines.append(f"  br i1 {wanted}, label %cold{number}, label %join{number}")
         self.label(f"cold{number}")
-        outside = _read_from_outside(region)
         function, result = self._region_function(region, outside)
-        args = ", ".join(f"{self.types[index]} {self.operands[index]}" for index in outside)
         packed = self.line(f"call {result} @{function}({args})")
         merged = []
-        for k, fast in enumerate(region.fast):
-            slow, kind = self.line(f"extractvalue {result} {packed}, {k}"), self.types[fast]
-            merged.append(
-                self.line(f"select {BITS} {condition}, {kind} {slow}, {kind} {self.operands[fast]}")
-            )
+        for k, value in enumerate(fast):
+            kind = self.types[region.fast[k]]
+            slow = self.line(f"extractvalue {result} {packed}, {k}")
+            merged.append(self.line(f"select {BITS} {condition}, {kind} {slow}, {value}"))
         self.lines.append(f"  br label %join{number}")
         self.label(f"join{number}")
-        for index, fast, value in zip(region.results, region.fast, merged, strict=True):
-            kind = self.types[fast]
+        for index, of, value in zip(region.results, region.fast, merged, strict=True):
+            kind = self.types[index] = self.types[of]
+            known = self.operand(of)
             self.operands[index] = self.line(
-                f"phi {kind} [ {self.operands[fast]}, %{before} ], [ {value}, %cold{number} ]"
+                f"phi {kind} [ {known}, %{before} ], [ {value}, %cold{number} ]"
             )
-            self.types[index] = kind
 
     def _call(self, call: Call, operands: Sequence[str]) -> None:
         function = self.ops.functions[call.function]
@@ -270,7 +302,7 @@ class Printer:
         """Return from a function with several values."""
         packed = "poison"
         for k, index in enumerate(values):
-            value = f"{self.types[index]} {self.operands[index]}"
+            value = f"{self.types[index]} {self.operand(index)}"
             packed = self.line(f"insertvalue {result} {packed}, {value}, {k}")
         self.lines.append(f"  ret {result} {packed}")
 
@@ -335,34 +367,57 @@ def event_function(
                 scalar = printer.line(f"fptrunc double {scalar} to float")
             return printer.splat(scalar, op.kind)
         row = printer.line(f"mul i64 %stride, {op.data}")
-        return printer.load("%in", printer.line(f"add i64 {row}, %vector"), op.kind)
+        place = printer.line(f"add i64 {row}, %vector")
+        first = op.index not in fetched
+        fetched.add(op.index)
+        return printer.load("%in", place, op.kind, in_this_order=first and wide)
 
+    # Processors fetch ahead of who reads forward: another order takes three times as long.
+    wide = sum(op.name == "input" for op in ops.body) > FEW
+    long = len(ops.body) >= _BLOCK
+    fetched: set[int] = set()
     p = Printer(module, ops, leaf)
+    rows: dict[int, list[int]] = {}
+    for row, value in enumerate(outputs):
+        rows.setdefault(value.index, []).append(row)
+    sums = _Sums(p, len(outputs), in_memory=long) if reduce else None
     p.lines.append("  br label %loop")
     p.label("loop")
     head = len(p.lines)
     p.lines.append(f"  %number = sdiv exact i64 %event, {LANES}")
     p.lines.append("  %vector = mul i64 %number, %step")
-    p.run(ops.body)
-    sums = _Sums(p, outputs if reduce else ())
-    if not reduce:
-        first = p.line("sub i64 %event, %start")
-        for row, value in enumerate(outputs):
-            p.store(p[value], "%out", p.line(f"add i64 {_row(p, row)}, {first}"))
+    p.lines.append("  %first = sub i64 %event, %start")
+    for count, op in enumerate(ops.body):
+        if count % _BLOCK == _BLOCK - 1:
+            p.new_block()
+        p.run([op])
+        for index in op.defined:
+            for row in rows.get(index, ()):
+                if sums is None:
+                    p.store(p.operand(index), "%out", p.line(f"add i64 {_row(p, row)}, %first"))
+                else:
+                    sums.add(row, p.operand(index))
     following = p.line(f"add i64 %event, {LANES}")
     p.lines[head:head] = [
         f"  %event = phi i64 [ %start, %entry ], [ {following}, %{p.block} ]",
-        *sums.phis(),
+        *(sums.phis() if sums else ()),
     ]
     more = p.line(f"icmp slt i64 {following}, %stop")
     p.lines.append(f"  br i1 {more}, label %loop, label %done")
     p.label("done")
-    sums.store()
+    if sums is not None:
+        sums.store()
     p.lines.append("  ret void")
+    if long:
+        p.lines.append("nothing:\n  ret void")
+        p.lines.insert(0, "  %never = icmp slt i64 %stop, 0")
     body = "\n".join(p.lines)
+    # Were nothing known to alias, LLVM would fetch all parameters before the loop; of many most
+    # would go to the stack, eight times as long.
+    alone = "" if long else "noalias "
     module.functions[name] = (
         f"define void @{name}(ptr %in, i64 %stride, i64 %step, ptr %weights, i64 %mask, "
-        f"ptr %parameters, i64 %start, i64 %stop, ptr noalias %out, i64 %out_stride) #0 "
+        f"ptr %parameters, i64 %start, i64 %stop, ptr {alone}%out, i64 %out_stride) #0 "
         f"{{\nentry:\n{body}\n}}\n"
     )
 
@@ -374,14 +429,26 @@ def _row(p: Printer, row: int) -> str:
 class _Sums:
     """Lane sums of the output rows over the steps of a loop, and what is lost in the first ones."""
 
-    def __init__(self, printer: Printer, outputs: Sequence[Value]) -> None:
+    def __init__(self, printer: Printer, rows: int, *, in_memory: bool) -> None:
         self._p = printer
         self._new: dict[str, str] = {}
-        for row, value in enumerate(outputs):
-            x, old = printer[value], f"%sum{row}"
-            new = self._new[old] = printer.line(f"fadd {DOUBLES} {old}, {x}")
-            if row < COMPENSATED:
-                self._new[f"%lost{row}"] = self._add_error(f"%lost{row}", old, x, new)
+        #: Those that lie where their sums are wanted, and not in registers during the loop.
+        self._in_memory = range(COMPENSATED, rows) if in_memory else ()
+        for row in self._in_memory:
+            printer.store("zeroinitializer", "%out", _row(printer, row))
+
+    def add(self, row: int, x: str) -> None:
+        """A value of this step."""
+        p = self._p
+        if row in self._in_memory:
+            place = _row(p, row)
+            total = p.line(f"fadd {DOUBLES} {p.load('%out', place)}, {x}")
+            p.store(total, "%out", place)
+            return
+        old = f"%sum{row}"
+        new = self._new[old] = p.line(f"fadd {DOUBLES} {old}, {x}")
+        if row < COMPENSATED:
+            self._new[f"%lost{row}"] = self._add_error(f"%lost{row}", old, x, new)
 
     def _add_error(self, lost: str, old: str, x: str, new: str) -> str:
         """TwoSum (Knuth)."""
