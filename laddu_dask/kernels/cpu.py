@@ -173,7 +173,8 @@ class CpuKernel:
     ) -> None:
         self.prepare("map")
         if stop > start and out.shape[0]:
-            self._entries["map"].function(
+            entry = self._entries["map"]  # keeps its code while that runs: another may replace it
+            entry.function(
                 inputs.ctypes.data,
                 *strides(inputs),
                 weights.ctypes.data,

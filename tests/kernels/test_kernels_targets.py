@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import weakref
 from collections.abc import Callable
 from time import process_time
 from typing import Any
@@ -138,6 +140,28 @@ def test_functions_of_long_programs_are_written_once() -> None:
         assert text.count("define internal") == 2  # and the reduction of large arguments
         assert text.count(f"@function_{name}(") == 1 + 100
         assert len(text.splitlines()) < 1500
+
+
+def test_code_stays_while_it_runs() -> None:
+    """Better code may take its place meanwhile."""
+    kernel = cpu_kernels.CpuKernel(program("f64"), current_target())
+    _, expected = states(kernel)
+    better = assemble(kernel.assembly("map"), current_target(), 2)
+    entry = kernel._entries["map"]
+    in_use, run = weakref.ref(entry.code), entry.function
+    kept: list[bool] = []
+
+    def replaced(*arguments: int) -> None:
+        kernel._install("map", better, optimized=True)
+        kept.append(in_use() is not None)
+        run(*arguments)
+
+    kernel._entries["map"] = dataclasses.replace(entry, function=replaced)
+    del entry
+    _, values = states(kernel)
+    assert kept == [True]
+    assert in_use() is None
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_unknown_targets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
