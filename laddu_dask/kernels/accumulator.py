@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ LIMIT = 2.0**999
 NO_EVENT = 2**63 - 1
 #: Integers are kept as ``high * 2**26 + low``.
 LOW_BITS = 26
+#: Numbers of a state that are not about a single quantity.
+_META = 2
 
 #: A reduction first sums the events of a tile in fixed lanes: event i goes to lane i modulo LANES,
 #: in order. Tiles begin at multiples of TILE events of the data set, so the sums do not depend on
@@ -71,6 +74,8 @@ class Accumulator:
 
     Attributes
     ----------
+    state
+        All numbers, int64 (2 + 7 n,): `meta`, `levels`, `words`, which are views of it.
     levels
         Level of each quantity, int64 (n,).
     words
@@ -79,12 +84,15 @@ class Accumulator:
         int64 (2,): number of good events, and index of the first bad one.
     """
 
-    __slots__ = ("levels", "meta", "words")
+    __slots__ = ("levels", "meta", "state", "words")
 
     def __init__(self, size: int) -> None:
-        self.levels = np.full(size, LEVEL_MIN, dtype=np.int64)
-        self.words = np.zeros((size, FOLDS, 2), dtype=np.int64)
-        self.meta = np.array([0, NO_EVENT], dtype=np.int64)
+        self.state = np.zeros(_META + size * (1 + 2 * FOLDS), dtype=np.int64)
+        self.meta = self.state[:_META]
+        self.levels = self.state[_META : _META + size]
+        self.words = self.state[_META + size :].reshape(size, FOLDS, 2)
+        self.meta[1] = NO_EVENT
+        self.levels[:] = LEVEL_MIN
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -115,8 +123,8 @@ class Accumulator:
 
     def _raise_to(self, target: npt.NDArray[np.int64]) -> None:
         if (target != self.levels).any():
-            self.words = _raised(self.words, self.levels, target)
-            self.levels = target.copy()
+            self.words[:] = _raised(self.words, self.levels, target)
+            self.levels[:] = target
 
     def add_rows(self, rows: Array, first_event: int) -> None:
         """Add every value of every event exactly; rows have shape (n, events).
@@ -168,19 +176,8 @@ class Accumulator:
 
     def round(self) -> Array:
         """The sums, each rounded once to the nearest double; +0 for a sum of zero."""
-        return np.array([self._value(j) for j in range(len(self))], dtype=np.float64)
-
-    def _value(self, j: int) -> float:
-        total = 0
-        for k in range(FOLDS):
-            high, low = (int(word) for word in self.words[j, k])
-            total += ((high << LOW_BITS) + low) << (BIN_BITS * (FOLDS - 1 - k))
-        exponent = BIN_BITS * (int(self.levels[j]) - FOLDS + 1)
-        try:
-            # Both round once: integers do, to the nearest double, in division too.
-            return float(total << exponent) if exponent >= 0 else total / (1 << -exponent)
-        except OverflowError:
-            return math.copysign(math.inf, total)
+        sums = zip(self.levels.tolist(), self.words.tolist(), strict=True)
+        return np.array([_rounded(level, words) for level, words in sums], dtype=np.float64)
 
     def __eq__(self, other: object) -> bool:
         """Equality of the states as integers."""
@@ -197,26 +194,36 @@ class Accumulator:
 
     def to_bytes(self) -> bytes:
         """Fixed-size little-endian record: size, meta, levels, words."""
-        parts = (self.meta, self.levels, self.words)
-        return struct.pack("<q", len(self)) + b"".join(p.astype("<i8").tobytes() for p in parts)
+        return struct.pack("<q", len(self)) + self.state.astype("<i8").tobytes()
 
     @staticmethod
     def record_bytes(size: int) -> int:
         """Length of the record of `size` sums."""
-        return 8 * (3 + size * (1 + 2 * FOLDS))
+        return 8 * (1 + _META + size * (1 + 2 * FOLDS))
 
     @classmethod
     def from_bytes(cls, record: bytes) -> Accumulator:
         """Inverse of `to_bytes`."""
-        numbers = np.frombuffer(record, dtype="<i8").astype(np.int64)
+        numbers = np.frombuffer(record, dtype="<i8")
         size = int(numbers[0])
         if len(record) != cls.record_bytes(size):
             raise LadduError(f"accumulator record of {len(record)} bytes does not hold {size} sums")
         self = cls(size)
-        self.meta = numbers[1:3].copy()
-        self.levels = numbers[3 : 3 + size].copy()
-        self.words = numbers[3 + size :].reshape(size, FOLDS, 2).copy()
+        self.state[:] = numbers[1:]
         return self
+
+
+def _rounded(level: int, words: Sequence[Sequence[int]]) -> float:
+    """A sum of digits rounded once."""
+    total = 0
+    for high, low in words:
+        total = (total << BIN_BITS) + (high << LOW_BITS) + low
+    exponent = BIN_BITS * (level - FOLDS + 1)
+    try:
+        # Both round once: integers do, to the nearest double, in division too.
+        return float(total << exponent) if exponent >= 0 else total / (1 << -exponent)
+    except OverflowError:
+        return math.copysign(math.inf, total)
 
 
 def lane_sums(rows: Array) -> Array:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import llvmlite
 import numpy as np
+import numpy.typing as npt
 
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import FOLDS, LANES, TILE, Accumulator
@@ -93,11 +94,15 @@ class CpuKernel:
         self.program = program
         self.target = target
         self.compile_seconds = 0.0
+        self._rows = program.n_outputs
+        self._kind = np.dtype(np.float32 if program.precision == "f32" else np.float64)
         self._entries: dict[Purpose, _Entry] = {}
         self._lock = threading.RLock()
 
     def prepare(self, purpose: Purpose) -> None:
         """Make code for a purpose if there is none."""
+        if purpose in self._entries:
+            return
         with self._lock:
             if purpose in self._entries:
                 return
@@ -161,8 +166,8 @@ class CpuKernel:
     def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
         found = self._check(inputs, parameters, weights)
-        _check_rows("output", out, self.program.n_outputs, np.dtype(np.float64))
-        if out.shape != (self.program.n_outputs, capacity(inputs)) or not out.flags.writeable:
+        _check_rows("output", out, self._rows, np.dtype(np.float64))
+        if out.shape != (self._rows, capacity(inputs)) or not out.flags.writeable:
             raise ValueError(
                 f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
             )
@@ -175,14 +180,14 @@ class CpuKernel:
         if stop > start and out.shape[0]:
             entry = self._entries["map"]  # keeps its code while that runs: another may replace it
             entry.function(
-                inputs.ctypes.data,
+                _address(inputs),
                 *strides(inputs),
-                weights.ctypes.data,
+                _address(weights),
                 _mask(weights),
-                parameters.ctypes.data,
+                _address(parameters),
                 start,
                 stop,
-                out.ctypes.data,
+                _address(out),
                 out.shape[1],
             )
 
@@ -198,39 +203,43 @@ class CpuKernel:
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
         found = self._check(inputs, parameters, weights)
-        if len(accumulator) != self.program.n_outputs or not 0 <= events <= capacity(inputs):
+        rows = self._rows
+        if len(accumulator) != rows or not 0 <= events <= capacity(inputs):
             raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
         if start % TILE or start < 0:
             raise ValueError(f"reduce: event {start} does not begin a tile of {TILE}")
-        last = found
+        weights_at = last_at = _address(found)
         if found is _ONES:
-            last = np.zeros(TILE)
-            last[: events % TILE] = 1.0
-        elif found[events : whole_vectors(events)].any():
+            if events % TILE:
+                last = np.zeros(TILE)
+                last[: events % TILE] = 1.0
+                last_at = _address(last)
+        elif events % LANES and found[events : whole_vectors(events)].any():
             raise ValueError("reduce: the weight must be zero in the padding")
         self.prepare("reduce")
-        rows = self.program.n_outputs
-        lanes, folds = np.empty((rows, 2 * LANES)), np.empty((rows, FOLDS + 1))
+        room = np.empty(rows * (2 * LANES + FOLDS + 1))
+        lanes_at, state_at = _address(room), _address(accumulator.state)
+        levels_at = state_at + accumulator.meta.nbytes
         _, driver = _driver(self.target)
         position = start
         while position < events:
-            entry = self._entries["reduce"]
+            entry = self._entries["reduce"]  # keeps its code while that runs
             position = driver(
                 entry.address,
-                inputs.ctypes.data,
+                _address(inputs),
                 *strides(inputs),
-                found.ctypes.data,
-                last.ctypes.data,
+                weights_at,
+                last_at,
                 _mask(found),
-                parameters.ctypes.data,
+                _address(parameters),
                 position,
                 events,
                 rows,
-                lanes.ctypes.data,
-                accumulator.levels.ctypes.data,
-                accumulator.words.ctypes.data,
-                accumulator.meta.ctypes.data,
-                folds.ctypes.data,
+                lanes_at,
+                levels_at,
+                levels_at + accumulator.levels.nbytes,
+                state_at,
+                lanes_at + 8 * 2 * LANES * rows,
             )
             if position < events:
                 # Event by event: a bad one is recorded and left out, the others count as always.
@@ -251,8 +260,7 @@ class CpuKernel:
         """
         program = self.program
         wanted = program.n_inputs - (program.weighted and weights is not None)
-        kind = np.float32 if program.precision == "f32" else np.float64
-        _check_columns(inputs, wanted, np.dtype(kind))
+        _check_columns(inputs, wanted, self._kind)
         if (
             parameters.dtype != np.float64
             or parameters.ndim != 1
@@ -275,6 +283,12 @@ class CpuKernel:
                 f"got {weights.dtype} {weights.shape}"
             )
         return np.ascontiguousarray(weights)
+
+
+def _address(numbers: npt.NDArray[Any]) -> int:
+    """Where an array begins; its attribute `ctypes` would make several objects to say so."""
+    address: int = numbers.__array_interface__["data"][0]
+    return address
 
 
 def _mask(weights: Array) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import process_time
 from typing import Any
 
@@ -55,6 +55,14 @@ def states(kernel: cpu_kernels.CpuKernel) -> tuple[Accumulator, NDArray[np.int64
     return total, np.where(np.isnan(out), np.nan, out).view(np.int64)
 
 
+@pytest.fixture(autouse=True)
+def environment_is_read_anew() -> Iterator[None]:
+    """A process reads once which target it is to use."""
+    current_target.cache_clear()
+    yield
+    current_target.cache_clear()
+
+
 PRECISIONS = pytest.mark.parametrize("precision", ["f64", "f32"])
 
 
@@ -69,6 +77,7 @@ def test_every_target_gives_the_bits_of_the_host(
         cpu_kernels.CpuKernel(program(precision), find_target("host"))
     )
     monkeypatch.setenv(VARIABLE, name)
+    current_target.cache_clear()
     kernel = get_backend("cpu").compile(program(precision))
     assert isinstance(kernel, cpu_kernels.CpuKernel)
     assert kernel.target.name == name
@@ -169,6 +178,7 @@ def test_unknown_targets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ExecutionError, match="unknown target 'avx1024'"):
         get_backend("cpu").compile(program())
     monkeypatch.setenv(VARIABLE, "")
+    current_target.cache_clear()
     assert current_target() == find_target("host")
 
 
