@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import Assumptions, CompiledModel, Precision
+from laddu_dask.compiler import Assumptions, CompiledModel, IntegratedSum, Precision
 from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
@@ -63,7 +63,8 @@ class AdaptiveReducer:
         self.passes = tuple(passes)
         self.execution = execution
         self._assumptions = [Assumptions() for _ in self.passes]
-        self._statistics: list[Array | None] = [None for _ in self.passes]
+        self._integrals: list[IntegratedSum | None] = [None for _ in self.passes]
+        self._integrated = False
         self._options = execution.kernel_options
         self._separates = [execution.normalization != "general" for _ in self.passes]
         self._forms = [self._form(i) for i in range(len(self.passes))]
@@ -205,7 +206,28 @@ class AdaptiveReducer:
         found = self._under_valid_assumptions(lambda: self._reduce(mode, points))
         left = [point for point, sums in zip(points, found, strict=True) if sums is None]
         written = iter(self.reduce_written(mode, left) if left else ())
-        return [next(written) if sums is None else sums for sums in found]
+        return [
+            next(written) if sums is None else self._with_finite_gradients(point, sums)
+            for point, sums in zip(points, found, strict=True)
+        ]
+
+    def _with_finite_gradients(
+        self, parameters: Sequence[Array], sums: list[PassSum]
+    ) -> list[PassSum]:
+        """Derivatives of the written form where those of a separable integral are not finite.
+
+        Its value stays: it is the same number whether derivatives are wanted or not.
+        """
+        spoiled = [
+            index
+            for index, (integral, total) in enumerate(zip(self._integrals, sums, strict=True))
+            if integral is not None and not total.has_finite_gradient
+        ]
+        if spoiled:
+            (written,) = self.reduce_written("gradient", [parameters])
+            for index in spoiled:
+                sums[index] = replace(written[index], value=sums[index].value)
+        return sums
 
     def _reduce(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum] | None]:
         """None for a point where a guard does not hold."""
@@ -213,17 +235,13 @@ class AdaptiveReducer:
         ready: dict[int, tuple[list[PassSum | None], list[Array]]] = {}
         for k, parameters in enumerate(points):
             parts = self._separable_parts(parameters, mode)
-            frontiers = [
-                frontier
-                for model, values in self._per_event(parameters)
-                if (frontier := frontier_of(model, values)) is not None
-            ]
-            if parts is not None and len(frontiers) == len(self.reducer.passes):
+            frontiers = None if parts is None else self._frontiers(parameters)
+            if parts is not None and frontiers is not None:
                 ready[k] = parts, frontiers
         result: list[list[PassSum] | None] = [None for _ in points]
         if ready:
             each = zip(*(frontiers for _, frontiers in ready.values()), strict=True)
-            sums = self.reducer.reduce_many(mode, [np.stack(rows) for rows in each])
+            sums = self.reducer.reduce_many(mode, [np.array(rows) for rows in each])
             for position, (k, (parts, _)) in enumerate(ready.items()):
                 own = [
                     PassSum.of(total[position], model, values, mode)
@@ -231,6 +249,16 @@ class AdaptiveReducer:
                 ]
                 result[k] = self._joined(own, parts)
         return result
+
+    def _frontiers(self, parameters: Sequence[Array]) -> list[Array] | None:
+        """What the reducer's kernels read of the parameters; None where a form is not valid."""
+        frontiers = []
+        for model, values in self._per_event(parameters):
+            frontier = frontier_of(model, values)
+            if frontier is None:
+                return None
+            frontiers.append(frontier)
+        return frontiers
 
     def curve(self, parameters: Sequence[Array], directions: Sequence[Array]) -> list[PassSum]:
         """Sum, derivative, and second derivatives along directions, of every pass.
@@ -252,7 +280,7 @@ class AdaptiveReducer:
         """None where a guard does not hold."""
         self._integrate()
         parts = self._separable_parts(parameters, "gradient")
-        if parts is None:
+        if parts is None or not all(part is None or part.has_finite_gradient for part in parts):
             return None
         models = self._per_event(parameters)
         along = [
@@ -269,13 +297,9 @@ class AdaptiveReducer:
             PassSum.curved_along(total, model, values, rows)
             for total, (model, values), rows in zip(sums, models, along, strict=True)
         ]
-        for index, (form, part) in enumerate(zip(self._forms, parts, strict=True)):
-            statistics = self._statistics[index]
-            if part is not None and form.separable is not None and statistics is not None:
-                curved = [
-                    form.separable.curve(parameters[index], statistics, direction)
-                    for direction in directions[index]
-                ]
+        for index, (integral, part) in enumerate(zip(self._integrals, parts, strict=True)):
+            if integral is not None and part is not None:
+                curved = [integral.curve(parameters[index], row) for row in directions[index]]
                 parts[index] = replace(part, curved=np.array(curved))
         return self._joined(own, parts)
 
@@ -292,14 +316,13 @@ class AdaptiveReducer:
     ) -> list[PassSum | None] | None:
         """What statistics give to each pass; None where one of the forms is not valid."""
         parts: list[PassSum | None] = []
-        for form, statistics, values in zip(self._forms, self._statistics, parameters, strict=True):
+        for integral, values in zip(self._integrals, parameters, strict=True):
             part = None
-            if form.separable is not None:
-                assert statistics is not None
-                integral = form.separable.evaluate(values, statistics)
-                if integral is None:
+            if integral is not None:
+                value = integral.value(values)
+                if value is None:
                     return None
-                part = PassSum(integral[0], None if mode == "value" else integral[1], None)
+                part = PassSum(value, None if mode == "value" else integral.gradient(values), None)
             parts.append(part)
         return parts
 
@@ -362,10 +385,12 @@ class AdaptiveReducer:
 
     def _integrate(self) -> None:
         """Sum the statistics that are not known yet."""
+        if self._integrated:
+            return
         self._separate_what_fits()
         self._keep_what_fits()
         for index, form in enumerate(self._forms):
-            if form.separable is None or self._statistics[index] is not None:
+            if form.separable is None or self._integrals[index] is not None:
                 continue
             reducer = self._statistics_reducer(index)
             try:
@@ -373,10 +398,11 @@ class AdaptiveReducer:
             finally:
                 reducer.close()
             if sums.first_bad is None:
-                self._statistics[index] = sums.round()
+                self._integrals[index] = form.separable.of(sums.round())
             else:
                 # An event that is not finite: the general form says which, and what went wrong.
                 self._sum_every_event(index)
+        self._integrated = True
 
     # assumptions ---------------------------------------------------------------------------
 
@@ -425,7 +451,8 @@ class AdaptiveReducer:
 
     def _rebuild(self, index: int) -> None:
         self._forms[index] = self._form(index)
-        self._statistics[index] = None
+        self._integrals[index] = None
+        self._integrated = False
         self._once.pop(self.passes[index].label, None)
         self.reducer.close()
         self.reducer = self._open()

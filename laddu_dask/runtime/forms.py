@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +66,7 @@ class PassForm:
     mixed: CompiledModel | None
     reference: CompiledModel | None = None
 
-    @property
+    @cached_property
     def per_event(self) -> tuple[CompiledModel, ...]:
         """What runs over events in every evaluation; the reference last."""
         return tuple(model for model in (self.mixed, self.reference) if model is not None)
@@ -120,6 +121,11 @@ class PassSum:
     first_bad: int | None
     curved: Array | None = None
 
+    @property
+    def has_finite_gradient(self) -> bool:
+        """Whether every derivative that was asked for is finite."""
+        return self.gradient is None or bool(np.isfinite(self.gradient).all())
+
     @classmethod
     def of(cls, total: Accumulator, model: CompiledModel, parameters: Array, mode: Mode) -> PassSum:
         """Round the sums of a model's rows and lead the adjoints back to the parameters."""
@@ -170,9 +176,10 @@ def _sum(a: Array | None, b: Array | None) -> Array | None:
 
 def frontier_of(model: CompiledModel, parameters: Array) -> Array | None:
     """What a model's kernels read of the parameters; None where its form is not valid."""
-    regrouped = model.programs.regrouped
-    find = model.invariants.valid_frontier if regrouped else model.invariants.frontier
-    return find(parameters)
+    if not model.programs.regrouped:
+        return model.invariants.frontier(parameters)
+    values = model.invariants.valid_frontier(parameters)
+    return None if values is None else np.array(values, dtype=np.float64)
 
 
 def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Array) -> Array | None:
