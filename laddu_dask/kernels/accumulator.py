@@ -10,9 +10,10 @@ rounded once, at the root. What three bins drop is below ``N 2**-80 max|v|``.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
-from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,7 @@ COMPENSATED = 1
 TILE_LIMIT = LIMIT / TILE
 
 Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 def _magic(j: int) -> float:
@@ -69,6 +71,16 @@ LEVEL_LIMIT: Array = np.array(
 )
 
 
+@functools.cache
+def _nothing(size: int) -> Integers:
+    """State of a sum over no event."""
+    state = np.zeros(_META + size * (1 + 2 * FOLDS), dtype=np.int64)
+    state[1] = NO_EVENT
+    state[_META : _META + size] = LEVEL_MIN
+    state.flags.writeable = False
+    return state
+
+
 class Accumulator:
     """Exact sums of several quantities over the same events.
 
@@ -76,36 +88,41 @@ class Accumulator:
     ----------
     state
         All numbers, int64 (2 + 7 n,): `meta`, `levels`, `words`, which are views of it.
-    levels
-        Level of each quantity, int64 (n,).
-    words
-        Digit sums as (high, low) words from the top bin down, int64 (n, 3, 2).
-    meta
-        int64 (2,): number of good events, and index of the first bad one.
     """
 
-    __slots__ = ("levels", "meta", "state", "words")
+    __slots__ = ("size", "state")
 
     def __init__(self, size: int) -> None:
-        self.state = np.zeros(_META + size * (1 + 2 * FOLDS), dtype=np.int64)
-        self.meta = self.state[:_META]
-        self.levels = self.state[_META : _META + size]
-        self.words = self.state[_META + size :].reshape(size, FOLDS, 2)
-        self.meta[1] = NO_EVENT
-        self.levels[:] = LEVEL_MIN
+        self.size = size
+        self.state = _nothing(size).copy()
 
     def __len__(self) -> int:
-        return len(self.levels)
+        return self.size
+
+    @property
+    def meta(self) -> Integers:
+        """Number of good events, and index of the first bad one; int64 (2,)."""
+        return self.state[:_META]
+
+    @property
+    def levels(self) -> Integers:
+        """Level of each quantity, int64 (n,)."""
+        return self.state[_META : _META + self.size]
+
+    @property
+    def words(self) -> Integers:
+        """Digit sums as (high, low) words from the top bin down, int64 (n, 3, 2)."""
+        return self.state[_META + self.size :].reshape(self.size, FOLDS, 2)
 
     @property
     def count(self) -> int:
         """Events summed."""
-        return int(self.meta[0])
+        return self.state.item(0)
 
     @property
     def first_bad(self) -> int | None:
         """Global index of the first event with a value that cannot be summed, if any."""
-        bad = int(self.meta[1])
+        bad = self.state.item(1)
         return None if bad == NO_EVENT else bad
 
     def merge(self, other: Accumulator) -> None:
@@ -114,14 +131,15 @@ class Accumulator:
             raise LadduError(f"cannot merge accumulators of {len(self)} and {len(other)} sums")
         target = np.maximum(self.levels, other.levels)
         self._raise_to(target)
-        self.words += _raised(other.words, other.levels, target)
+        words = self.words
+        words += _raised(other.words, other.levels, target)
         # Keep the low words short, so that any number of merges stays within 64 bits.
-        self.words[..., 0] += self.words[..., 1] >> LOW_BITS
-        self.words[..., 1] &= (1 << LOW_BITS) - 1
-        self.meta[0] += other.meta[0]
-        self.meta[1] = min(self.meta[1], other.meta[1])
+        words[..., 0] += words[..., 1] >> LOW_BITS
+        words[..., 1] &= (1 << LOW_BITS) - 1
+        self.state[0] += other.state[0]
+        self.state[1] = min(self.state[1], other.state[1])
 
-    def _raise_to(self, target: npt.NDArray[np.int64]) -> None:
+    def _raise_to(self, target: Integers) -> None:
         if (target != self.levels).any():
             self.words[:] = _raised(self.words, self.levels, target)
             self.levels[:] = target
@@ -149,11 +167,11 @@ class Accumulator:
         """Count events; the mask of good ones if there are others."""
         with np.errstate(invalid="ignore"):
             good = np.all(np.abs(rows) < limit, axis=0)
-        self.meta[0] += int(good.sum())
+        self.state[0] += int(good.sum())
         if good.all():
             return None
         bad = first_event + int(np.argmin(good))
-        self.meta[1] = min(int(self.meta[1]), bad)
+        self.state[1] = min(int(self.state[1]), bad)
         return np.asarray(good, dtype=np.bool_)
 
     def _fold(self, rows: Array) -> None:
@@ -163,21 +181,24 @@ class Accumulator:
         largest = np.abs(rows).max(axis=1)
         needed = LEVEL_MIN + np.searchsorted(LEVEL_LIMIT, largest, side="right")
         self._raise_to(np.maximum(self.levels, needed))
+        levels, words = self.levels, self.words
         for j in range(len(self)):
             rest = rows[j]
             for k in range(FOLDS):
-                index = int(self.levels[j]) - k - LEVEL_MIN + FOLDS - 1
+                index = int(levels[j]) - k - LEVEL_MIN + FOLDS - 1
                 digits = (rest + MAGIC[index]) - MAGIC[index]
                 rest = rest - digits
                 u0, u1 = INVERSE_UNIT[index]
                 total = int((digits * u0 * u1).astype(np.int64).sum())
-                self.words[j, k, 0] += total >> LOW_BITS
-                self.words[j, k, 1] += total & ((1 << LOW_BITS) - 1)
+                words[j, k, 0] += total >> LOW_BITS
+                words[j, k, 1] += total & ((1 << LOW_BITS) - 1)
 
     def round(self) -> Array:
         """The sums, each rounded once to the nearest double; +0 for a sum of zero."""
-        sums = zip(self.levels.tolist(), self.words.tolist(), strict=True)
-        return np.array([_rounded(level, words) for level, words in sums], dtype=np.float64)
+        numbers = iter(self.state.tolist()[_META:])
+        levels = list(islice(numbers, self.size))
+        each = zip(levels, *[numbers] * (2 * FOLDS), strict=True)
+        return np.array([_rounded(level, *words) for level, *words in each], dtype=np.float64)
 
     def __eq__(self, other: object) -> bool:
         """Equality of the states as integers."""
@@ -213,15 +234,18 @@ class Accumulator:
         return self
 
 
-def _rounded(level: int, words: Sequence[Sequence[int]]) -> float:
-    """A sum of digits rounded once."""
+def _rounded(level: int, *words: int) -> float:
+    """A sum of digits, (high, low) words from the top bin down, rounded once."""
     total = 0
-    for high, low in words:
+    for high, low in zip(words[::2], words[1::2], strict=True):
         total = (total << BIN_BITS) + (high << LOW_BITS) + low
     exponent = BIN_BITS * (level - FOLDS + 1)
     try:
-        # Both round once: integers do, to the nearest double, in division too.
-        return float(total << exponent) if exponent >= 0 else total / (1 << -exponent)
+        # All round once: integers do, to the nearest double, in division too; and a power of two
+        # changes no digit of a number that stays far above the smallest ones.
+        if exponent > -900:
+            return math.ldexp(total, exponent)
+        return total / (1 << -exponent)
     except OverflowError:
         return math.copysign(math.inf, total)
 
@@ -246,9 +270,7 @@ def lane_sums(rows: Array) -> Array:
     return result.reshape(n, tiles * 2 * LANES)
 
 
-def _raised(
-    words: npt.NDArray[np.int64], levels: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _raised(words: Integers, levels: Integers, target: Integers) -> Integers:
     """Words at higher levels: low bins are dropped, empty ones come in on top."""
     if (levels == target).all():
         return words

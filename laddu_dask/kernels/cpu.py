@@ -39,8 +39,10 @@ LARGE = 6000
 
 _KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 10)
 _DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 16)
-#: Weights of a tile of events that all count the same.
-_ONES = np.ones(TILE)
+#: A tile of events that all count the same, and room behind it for events that do not count.
+_COUNTING = np.repeat([1.0, 0.0], TILE)
+#: Weights of such a tile.
+_ONES = _COUNTING[:TILE]
 
 optimizer = Optimizer()
 
@@ -95,9 +97,15 @@ class CpuKernel:
         self.target = target
         self.compile_seconds = 0.0
         self._rows = program.n_outputs
+        self._room = ctypes.c_double * (self._rows * (2 * LANES + FOLDS + 1))
         self._kind = np.dtype(np.float32 if program.precision == "f32" else np.float64)
         self._entries: dict[Purpose, _Entry] = {}
         self._lock = threading.RLock()
+
+    @functools.cached_property
+    def _loop(self) -> Any:
+        """The loop over tiles; its code stays for as long as the process."""
+        return _driver(self.target)[1]
 
     def prepare(self, purpose: Purpose) -> None:
         """Make code for a purpose if there is none."""
@@ -210,17 +218,14 @@ class CpuKernel:
             raise ValueError(f"reduce: event {start} does not begin a tile of {TILE}")
         weights_at = last_at = _address(found)
         if found is _ONES:
-            if events % TILE:
-                last = np.zeros(TILE)
-                last[: events % TILE] = 1.0
-                last_at = _address(last)
+            last_at += 8 * (-events % TILE)
         elif events % LANES and found[events : whole_vectors(events)].any():
             raise ValueError("reduce: the weight must be zero in the padding")
         self.prepare("reduce")
-        room = np.empty(rows * (2 * LANES + FOLDS + 1))
-        lanes_at, state_at = _address(room), _address(accumulator.state)
-        levels_at = state_at + accumulator.meta.nbytes
-        _, driver = _driver(self.target)
+        room = self._room()
+        lanes_at, state_at = ctypes.addressof(room), _address(accumulator.state)
+        levels_at = state_at + 8 * 2
+        driver = self._loop
         position = start
         while position < events:
             entry = self._entries["reduce"]  # keeps its code while that runs
@@ -237,7 +242,7 @@ class CpuKernel:
                 rows,
                 lanes_at,
                 levels_at,
-                levels_at + accumulator.levels.nbytes,
+                levels_at + 8 * rows,
                 state_at,
                 lanes_at + 8 * 2 * LANES * rows,
             )

@@ -248,11 +248,12 @@ class Lease:
 
     def release(self) -> None:
         """Give up this holder's share; a second call does nothing."""
-        try:
-            reservation = self._held.pop()
-        except IndexError:
-            return
-        reservation.pool.memory._give_back(reservation)
+        if self._held:
+            try:
+                reservation = self._held.pop()
+            except IndexError:  # another thread was faster
+                return
+            reservation.pool.memory._give_back(reservation)
 
     __del__ = release
 
