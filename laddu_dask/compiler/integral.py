@@ -97,7 +97,7 @@ class IntegratedSum:
         value = size = 0.0
         for factor, slope, modulus in zip(factors, self.slopes, self.sizes, strict=True):
             value += factor * slope
-            size += abs(factor) * modulus
+            size += (factor if factor > 0 else -factor) * modulus
         valid = size <= MOST_CANCELLATION * abs(value) and math.isfinite(value)
         return value if valid else None
 

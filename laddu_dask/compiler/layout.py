@@ -87,7 +87,8 @@ class ParameterLayout:
         """
         if values is None:
             return self.defaults
-        if isinstance(values, Mapping):
+        # Asking a list whether it is a mapping takes as long as making an array of it.
+        if not isinstance(values, list | np.ndarray) and isinstance(values, Mapping):
             return self._from_mapping(values)
         vector = _real_numbers(values)
         if vector.shape != (len(self.names),):
@@ -142,4 +143,4 @@ def _real_numbers(values: Any) -> Vector:
         array = np.array(None)
     if array.dtype.kind not in "biuf" and array.size:
         raise ParameterError(f"parameters must be real numbers, got {values!r}")
-    return array.astype(np.float64, copy=False)
+    return array if array.dtype == np.float64 else array.astype(np.float64)

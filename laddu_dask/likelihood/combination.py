@@ -90,9 +90,9 @@ class Combination:
 
     def check_derivatives(self, rows: Vector, what: str) -> None:
         """Refuse derivatives that are not finite; the first axis counts parameters."""
-        bad = ~np.isfinite(rows)
-        if not bad.any():
+        if all(map(math.isfinite, rows.ravel().tolist())):
             return
+        bad = ~np.isfinite(rows)
         where = np.flatnonzero(bad.reshape(len(rows), -1).any(axis=1))
         names = [self.names[k] for k in where]
         raise EvaluationError(

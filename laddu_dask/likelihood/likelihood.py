@@ -280,6 +280,8 @@ class Likelihood:
 
     def _local(self, vector: Vector) -> list[Vector]:
         """The parameters of each pass."""
+        if len(self.terms) == 1:  # its parameters are those of the likelihood, in the same order
+            return [vector for _ in _ROLES]
         own = [vector[places] for places in self._places]
         return [values for values in own for _ in _ROLES]
 

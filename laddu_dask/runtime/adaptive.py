@@ -84,14 +84,14 @@ class AdaptiveReducer:
 
     def _open(self) -> Reducer:
         """A reducer of everything that needs the events in every evaluation."""
-        return Reducer(
-            [
-                Pass(item.label, item.dataset, model.programs)
-                for item, form in zip(self.passes, self._forms, strict=True)
-                for model in form.per_event
-            ],
-            self.execution,
-        )
+        self._running = [
+            (index, model) for index, form in enumerate(self._forms) for model in form.per_event
+        ]
+        passes = []
+        for index, model in self._running:
+            item = self.passes[index]
+            passes.append(Pass(item.label, item.dataset, model.programs))
+        return Reducer(passes, self.execution)
 
     # planning ------------------------------------------------------------------------------
 
@@ -206,9 +206,12 @@ class AdaptiveReducer:
         found = self._under_valid_assumptions(lambda: self._reduce(mode, points))
         left = [point for point, sums in zip(points, found, strict=True) if sums is None]
         written = iter(self.reduce_written(mode, left) if left else ())
+        done = [next(written) if sums is None else sums for sums in found]
+        if mode == "value":
+            return done
         return [
-            next(written) if sums is None else self._with_finite_gradients(point, sums)
-            for point, sums in zip(points, found, strict=True)
+            self._with_finite_gradients(point, sums)
+            for point, sums in zip(points, done, strict=True)
         ]
 
     def _with_finite_gradients(
@@ -226,7 +229,7 @@ class AdaptiveReducer:
         if spoiled:
             (written,) = self.reduce_written("gradient", [parameters])
             for index in spoiled:
-                sums[index] = replace(written[index], value=sums[index].value)
+                sums[index] = written[index]._replace(value=sums[index].value)
         return sums
 
     def _reduce(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum] | None]:
@@ -244,8 +247,8 @@ class AdaptiveReducer:
             sums = self.reducer.reduce_many(mode, [np.array(rows) for rows in each])
             for position, (k, (parts, _)) in enumerate(ready.items()):
                 own = [
-                    PassSum.of(total[position], model, values, mode)
-                    for total, (model, values) in zip(sums, self._per_event(points[k]), strict=True)
+                    PassSum.of(total[position], model, points[k][index], mode)
+                    for total, (index, model) in zip(sums, self._running, strict=True)
                 ]
                 result[k] = self._joined(own, parts)
         return result
@@ -253,8 +256,8 @@ class AdaptiveReducer:
     def _frontiers(self, parameters: Sequence[Array]) -> list[Array] | None:
         """What the reducer's kernels read of the parameters; None where a form is not valid."""
         frontiers = []
-        for model, values in self._per_event(parameters):
-            frontier = frontier_of(model, values)
+        for index, model in self._running:
+            frontier = frontier_of(model, parameters[index])
             if frontier is None:
                 return None
             frontiers.append(frontier)
@@ -282,10 +285,8 @@ class AdaptiveReducer:
         parts = self._separable_parts(parameters, "gradient")
         if parts is None or not all(part is None or part.has_finite_gradient for part in parts):
             return None
-        models = self._per_event(parameters)
-        along = [
-            rows for form, rows in zip(self._forms, directions, strict=True) for _ in form.per_event
-        ]
+        models = [(model, parameters[index]) for index, model in self._running]
+        along = [directions[index] for index, _ in self._running]
         frontiers = []
         for (model, values), rows in zip(models, along, strict=True):
             found = curvature_frontiers(model, values, rows)
@@ -300,16 +301,8 @@ class AdaptiveReducer:
         for index, (integral, part) in enumerate(zip(self._integrals, parts, strict=True)):
             if integral is not None and part is not None:
                 curved = [integral.curve(parameters[index], row) for row in directions[index]]
-                parts[index] = replace(part, curved=np.array(curved))
+                parts[index] = part._replace(curved=np.array(curved))
         return self._joined(own, parts)
-
-    def _per_event(self, parameters: Sequence[Array]) -> list[tuple[CompiledModel, Array]]:
-        """What the reducer evaluates, with the parameters of each."""
-        return [
-            (model, values)
-            for form, values in zip(self._forms, parameters, strict=True)
-            for model in form.per_event
-        ]
 
     def _separable_parts(
         self, parameters: Sequence[Array], mode: Mode

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -99,8 +101,7 @@ def choose_form(
     return PassForm(None, grouped())
 
 
-@dataclass(frozen=True)
-class PassSum:
+class PassSum(NamedTuple):
     """The sum of a pass.
 
     Attributes
@@ -124,7 +125,7 @@ class PassSum:
     @property
     def has_finite_gradient(self) -> bool:
         """Whether every derivative that was asked for is finite."""
-        return self.gradient is None or bool(np.isfinite(self.gradient).all())
+        return self.gradient is None or all(map(math.isfinite, self.gradient.tolist()))
 
     @classmethod
     def of(cls, total: Accumulator, model: CompiledModel, parameters: Array, mode: Mode) -> PassSum:
