@@ -235,7 +235,7 @@ class AdaptiveReducer:
     def _reduce(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum] | None]:
         """None for a point where a guard does not hold."""
         self._integrate()
-        ready: dict[int, tuple[list[PassSum | None], list[Array]]] = {}
+        ready: dict[int, tuple[list[PassSum | None], list[list[float]]]] = {}
         for k, parameters in enumerate(points):
             parts = self._separable_parts(parameters, mode)
             frontiers = None if parts is None else self._frontiers(parameters)
@@ -244,7 +244,7 @@ class AdaptiveReducer:
         result: list[list[PassSum] | None] = [None for _ in points]
         if ready:
             each = zip(*(frontiers for _, frontiers in ready.values()), strict=True)
-            sums = self.reducer.reduce_many(mode, [np.array(rows) for rows in each])
+            sums = self.reducer.reduce_many(mode, [_table(rows) for rows in each])
             for position, (k, (parts, _)) in enumerate(ready.items()):
                 own = [
                     PassSum.of(total[position], model, points[k][index], mode)
@@ -253,7 +253,7 @@ class AdaptiveReducer:
                 result[k] = self._joined(own, parts)
         return result
 
-    def _frontiers(self, parameters: Sequence[Array]) -> list[Array] | None:
+    def _frontiers(self, parameters: Sequence[Array]) -> list[list[float]] | None:
         """What the reducer's kernels read of the parameters; None where a form is not valid."""
         frontiers = []
         for index, model in self._running:
@@ -462,6 +462,11 @@ class AdaptiveReducer:
         if self._written is not None:
             self._written[1].close()
             self._written = None
+
+
+def _table(rows: Sequence[Sequence[float]]) -> Array:
+    """Frontier values of several points, shape (points, values)."""
+    return np.array(rows, dtype=np.float64)
 
 
 def _verify(

@@ -175,12 +175,13 @@ def _sum(a: Array | None, b: Array | None) -> Array | None:
     return None if a is None or b is None else a + b
 
 
-def frontier_of(model: CompiledModel, parameters: Array) -> Array | None:
+def frontier_of(model: CompiledModel, parameters: Array) -> list[float] | None:
     """What a model's kernels read of the parameters; None where its form is not valid."""
-    if not model.programs.regrouped:
-        return model.invariants.frontier(parameters)
-    values = model.invariants.valid_frontier(parameters)
-    return None if values is None else np.array(values, dtype=np.float64)
+    invariants = model.invariants
+    if model.programs.regrouped:
+        return invariants.valid_frontier(parameters)
+    values: list[float] = invariants.frontier(parameters).tolist()
+    return values
 
 
 def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Array) -> Array | None:
@@ -192,6 +193,6 @@ def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Arr
     rows = np.empty((len(directions), scalars.n_outputs))
     for row, direction in zip(rows, directions, strict=True):
         tangents = model.invariants.pushforward(parameters, direction)
-        inputs = [*frontier.tolist(), *tangents.tolist()]
+        inputs = [*frontier, *tangents.tolist()]
         row[:] = run_scalar(scalars.instructions, inputs, scalars.outputs)
     return rows

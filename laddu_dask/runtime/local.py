@@ -26,8 +26,8 @@ class Session(Protocol):
 
     def evaluate(
         self, mode: Mode, frontiers: Sequence[Array], effort: float
-    ) -> dict[int, list[Accumulator]]:
-        """Sums by partition, an accumulator per parameter set.
+    ) -> list[list[Accumulator]]:
+        """Sums of each partition in order, an accumulator per parameter set.
 
         `frontiers` has the frontier values of each pass, shape (sets, values); `effort` is a
         multiple of what an evaluation usually takes.
@@ -65,11 +65,11 @@ class LocalSession:
 
     def evaluate(
         self, mode: Mode, frontiers: Sequence[Array], effort: float = 1.0
-    ) -> dict[int, list[Accumulator]]:
-        """Sums by partition; nobody waits for a thread that does not answer, whatever `effort`."""
+    ) -> list[list[Accumulator]]:
+        """Sums of each partition; threads always answer, so `effort` does not matter."""
         if len(self._prepared) != len(self._payload.tasks):
             raise ExecutionError("this session is closed; make a new likelihood", option="cluster")
-        return dict(enumerate(self._payload.evaluate(mode, frontiers, self._prepared, self._each)))
+        return self._payload.evaluate(mode, frontiers, self._prepared, self._each)
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """This process."""

@@ -231,8 +231,8 @@ class Reducer:
                 f"{len(parts)} of {len(self._owner)} partitions answered", option="cluster"
             )
         totals: list[list[Accumulator]] = [[] for _ in self.passes]
-        for task, found in sorted(parts.items()):
-            known = totals[self._owner[task]]
+        for owner, found in zip(self._owner, parts, strict=True):
+            known = totals[owner]
             if known:
                 for total, part in zip(known, found, strict=True):
                     total.merge(part)

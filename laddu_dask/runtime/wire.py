@@ -92,10 +92,10 @@ class RemoteSession:
 
     def evaluate(
         self, mode: Mode, frontiers: Sequence[Array], effort: float
-    ) -> dict[int, list[Accumulator]]:
+    ) -> list[list[Accumulator]]:
         """See `laddu_dask.runtime.local.Session`."""
         records = self._session.evaluate(encode_request(mode, frontiers), effort)
-        return {partition: decode_record(record) for partition, record in records.items()}
+        return [decode_record(record) for _, record in sorted(records.items())]
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Memory and threads of every worker."""

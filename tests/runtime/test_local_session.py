@@ -41,7 +41,7 @@ class Payload:
 def test_one_thread_is_that_of_the_caller(threads: int) -> None:
     payload: Any = Payload()
     with LocalSession(payload, threads) as session:
-        assert session.evaluate("value", []) == {k: [f"sum of {k}"] for k in range(3)}
+        assert session.evaluate("value", []) == [[f"sum of {k}"] for k in range(3)]
         assert len(payload.threads) == 6
         here = [thread is threading.current_thread() for thread in payload.threads]
         assert here == [threads == 1] * 6

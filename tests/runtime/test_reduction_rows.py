@@ -122,6 +122,17 @@ def test_sums_of_several_passes(storage: str) -> None:
     assert [total.round()[1] for total in sums] == pytest.approx([25.0, 0.0, 1.75], rel=1e-15)
 
 
+def test_one_thread_works_on_one_partition() -> None:
+    """Two partitions each even out several threads; the sums have the same bits."""
+    found = []
+    for threads, partitions in ((1, 1), (2, 4)):
+        with closing(reducer(events(100_000), threads=threads, partitions=None)) as used:
+            sums = used.reduce("gradient", [frontier(0.5)])
+            assert len(used._partitions[0]) == partitions
+            found.append(sums)
+    assert found[0] == found[1]
+
+
 def test_a_session_that_is_closed_says_so() -> None:
     used = reducer(events())
     session = used.start()
@@ -137,7 +148,7 @@ def test_lost_sums_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that answers for three of four partitions."""
     complete = LocalSession.evaluate
 
-    def incomplete(self: LocalSession, *asked: Any) -> dict[int, list[Accumulator]]:
+    def incomplete(self: LocalSession, *asked: Any) -> list[list[Accumulator]]:
         sums = complete(self, *asked)
         del sums[2]
         return sums
