@@ -163,9 +163,9 @@ def integrate(form: NormalForm, options: KernelOptions = DEFAULT) -> IntegralFor
     differentiated = list(dict.fromkeys(used))
     # A factor whose product is known to be zero is looked at all the same: it must be finite.
     frontier = list(dict.fromkeys([*used, *factors]))
-    number = {value: k for k, value in enumerate(frontier)}
+    position = {value: k for k, value in enumerate(frontier)}
     terms = tuple(
-        (number[factor], *place)
+        (position[factor], *place)
         for factor, place in zip(factors, places, strict=True)
         if place is not None
     )

@@ -206,13 +206,13 @@ class AdaptiveReducer:
         found = self._under_valid_assumptions(lambda: self._reduce(mode, points))
         left = [point for point, sums in zip(points, found, strict=True) if sums is None]
         written = iter(self.reduce_written(mode, left) if left else ())
-        done = [next(written) if sums is None else sums for sums in found]
-        if mode == "value":
-            return done
-        return [
-            self._with_finite_gradients(point, sums)
-            for point, sums in zip(points, done, strict=True)
-        ]
+        done = []
+        for point, sums in zip(points, found, strict=True):
+            if sums is None:
+                done.append(next(written))
+            else:
+                done.append(sums if mode == "value" else self._with_finite_gradients(point, sums))
+        return done
 
     def _with_finite_gradients(
         self, parameters: Sequence[Array], sums: list[PassSum]
@@ -244,7 +244,7 @@ class AdaptiveReducer:
         result: list[list[PassSum] | None] = [None for _ in points]
         if ready:
             each = zip(*(frontiers for _, frontiers in ready.values()), strict=True)
-            sums = self.reducer.reduce_many(mode, [_table(rows) for rows in each])
+            sums = self.reducer.reduce_many(mode, [np.array(rows) for rows in each])
             for position, (k, (parts, _)) in enumerate(ready.items()):
                 own = [
                     PassSum.of(total[position], model, points[k][index], mode)
@@ -377,25 +377,28 @@ class AdaptiveReducer:
         return self._written
 
     def _integrate(self) -> None:
-        """Sum the statistics that are not known yet."""
-        if self._integrated:
-            return
-        self._separate_what_fits()
-        self._keep_what_fits()
-        for index, form in enumerate(self._forms):
-            if form.separable is None or self._integrals[index] is not None:
-                continue
-            reducer = self._statistics_reducer(index)
-            try:
-                (sums,) = reducer.reduce("value", [np.zeros(0)])
-            finally:
-                reducer.close()
-            if sums.first_bad is None:
-                self._integrals[index] = form.separable.of(sums.round())
-            else:
-                # An event that is not finite: the general form says which, and what went wrong.
-                self._sum_every_event(index)
-        self._integrated = True
+        """Sum the statistics that are not known yet, from the start if that changes a form."""
+        while not self._integrated:
+            self._separate_what_fits()
+            self._keep_what_fits()
+            self._integrated = all(map(self._is_integrated, range(len(self.passes))))
+
+    def _is_integrated(self, index: int) -> bool:
+        """Whether a pass needs no more statistics, now that they have been summed."""
+        form = self._forms[index]
+        if form.separable is None or self._integrals[index] is not None:
+            return True
+        reducer = self._statistics_reducer(index)
+        try:
+            (sums,) = reducer.reduce("value", [np.zeros(0)])
+        finally:
+            reducer.close()
+        if sums.first_bad is None:
+            self._integrals[index] = form.separable.of(sums.round())
+            return True
+        # An event that is not finite: the general form says which, and what went wrong.
+        self._sum_every_event(index)
+        return False
 
     # assumptions ---------------------------------------------------------------------------
 
@@ -462,11 +465,6 @@ class AdaptiveReducer:
         if self._written is not None:
             self._written[1].close()
             self._written = None
-
-
-def _table(rows: Sequence[Sequence[float]]) -> Array:
-    """Frontier values of several points, shape (points, values)."""
-    return np.array(rows, dtype=np.float64)
 
 
 def _verify(
