@@ -7,6 +7,7 @@ from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.facts import Facts, propose
 from laddu_dask.compiler.integral import (
     IntegralForm,
+    IntegratedSum,
     SeparableIntegral,
     compile_integral,
     integrate,
@@ -38,6 +39,7 @@ __all__ = [
     "EventPrograms",
     "Facts",
     "IntegralForm",
+    "IntegratedSum",
     "Invariants",
     "KernelOptions",
     "NormalForm",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,21 +12,18 @@ import numpy as np
 from laddu_dask.compiler import pairs
 from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
-from laddu_dask.compiler.assumptions import Assumptions, Check, Guard, Property
+from laddu_dask.compiler.assumptions import Assumptions, Check
 from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.event_programs import EventPrograms
-from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.grouping import Grouping
-from laddu_dask.compiler.invariants import copy_below, holds, parameter_gradients
-from laddu_dask.compiler.ir import EVENT, Graph, Instruction
-from laddu_dask.compiler.layout import ParameterLayout, Vector
+from laddu_dask.compiler.invariants import Invariants, forward, pullback
+from laddu_dask.compiler.ir import EVENT, Graph
+from laddu_dask.compiler.layout import Vector
 from laddu_dask.compiler.model import cheapest, probe_forms
 from laddu_dask.compiler.normal_form import NormalForm
 from laddu_dask.compiler.options import DEFAULT, KernelOptions
-from laddu_dask.compiler.precision import is_moderate
 from laddu_dask.compiler.probe import Probe, probe
-from laddu_dask.compiler.program import Program, cut
-from laddu_dask.compiler.scalar import Evaluator
+from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.separable import Product
 from laddu_dask.compiler.specialize import known_values
 from laddu_dask.expr.expression import Expr
@@ -42,59 +40,80 @@ class SeparableIntegral:
     ----------
     statistics
         Event programs without parameters: one row ``w E_k`` per statistic.
-    instructions, outputs
-        Scalar program: parameters, then statistics -> value, sum of moduli, gradient, guarded
-        values, parameter factors.
-    n_parameters
-        Free parameters of the model.
-    guards
-        Properties that the guarded values must have.
-    excerpt
-        The gradient before it was cut.
+    invariants
+        Parameters -> factors, which are the frontier of this sum.
+    terms
+        Factor, statistic and number of each product.
     """
 
     statistics: EventPrograms
-    instructions: tuple[Instruction, ...]
-    outputs: tuple[int, ...]
-    n_parameters: int
-    guards: tuple[Property, ...]
-    excerpt: Excerpt
+    invariants: Invariants
+    terms: tuple[tuple[int, int, float], ...]
 
     @property
     def n_statistics(self) -> int:
         """Number of statistics."""
         return self.statistics.value.n_outputs
 
-    def evaluate(self, parameters: Vector, statistics: Vector) -> tuple[float, Vector] | None:
-        """Value and gradient; None where the form is not valid.
+    def of(self, statistics: Vector) -> IntegratedSum:
+        """The sum over events of which these are the statistics."""
+        n = len(self.invariants.forward[1]) - len(self.invariants.guards)
+        slopes, sizes = [0.0] * n, [0.0] * n
+        for factor, statistic, number in self.terms:
+            slope = number * float(statistics[statistic])
+            slopes[factor] += slope
+            sizes[factor] += abs(slope)
+        return IntegratedSum(self.invariants, tuple(slopes), tuple(sizes))
+
+
+@dataclass(frozen=True)
+class IntegratedSum:
+    """A sum over events as a function of parameters alone: ``sum P_k A_k``.
+
+    Attributes
+    ----------
+    invariants
+        Parameters -> factors ``P_k``.
+    slopes
+        ``A_k``.
+    sizes
+        Sums of the moduli of what ``A_k`` was summed of.
+    """
+
+    invariants: Invariants
+    slopes: tuple[float, ...]
+    sizes: tuple[float, ...]
+
+    def value(self, parameters: Vector) -> float | None:
+        """The sum; None where this form is not valid.
 
         A guard does not hold, a factor may leave the exponent range in a product, or the products
-        cancel so far that rounding shows.
+        cancel so far that rounding shows. Derivatives have no say: the value at a point is the same
+        number whether they are wanted or not.
         """
-        inputs = [*parameters.tolist(), *statistics.tolist()]
-        value, size, *others = self._run(inputs)
-        gradient = np.array(others[: self.n_parameters], dtype=np.float64)
-        rest = others[self.n_parameters :]
-        n = len(self.guards)
-        valid = all(map(holds, self.guards, rest[:n])) and all(map(is_moderate, rest[n:]))
-        if not valid or not size <= MOST_CANCELLATION * abs(value):
+        factors = self.invariants.valid_frontier(parameters)
+        if factors is None:
             return None
-        return (value, gradient) if np.isfinite(gradient).all() else None
+        value = size = 0.0
+        for factor, slope, modulus in zip(factors, self.slopes, self.sizes, strict=True):
+            value += factor * slope
+            size += (factor if factor > 0 else -factor) * modulus
+        valid = size <= MOST_CANCELLATION * abs(value) and math.isfinite(value)
+        return value if valid else None
 
-    def curve(self, parameters: Vector, statistics: Vector, direction: Vector) -> Vector:
+    def gradient(self, parameters: Vector) -> Vector:
+        """Derivatives with respect to the free parameters."""
+        return self.invariants.gradient(parameters, self._adjoints)
+
+    def curve(self, parameters: Vector, direction: Vector) -> Vector:
         """Product of the matrix of second derivatives with a direction."""
-        inputs = [*parameters.tolist(), *statistics.tolist(), *direction.tolist()]
-        return np.array(self._curve(inputs))
+        adjoints = self._adjoints
+        none = np.zeros_like(adjoints)
+        return self.invariants.second_pullback(parameters, direction, adjoints, none)
 
     @cached_property
-    def _curve(self) -> Evaluator:
-        n = self.n_parameters
-        program = scalar_tangents(self.excerpt, n + self.n_statistics, n)
-        return Evaluator(program.instructions, program.outputs)
-
-    @cached_property
-    def _run(self) -> Evaluator:
-        return Evaluator(self.instructions, self.outputs)
+    def _adjoints(self) -> Vector:
+        return np.array(self.slopes[: self.invariants.n_adjoints], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -140,18 +159,27 @@ def integrate(form: NormalForm, options: KernelOptions = DEFAULT) -> IntegralFor
         (row[value], product.factor * number) if number else None
         for product, (value, number) in zip(products, uses, strict=True)
     ]
-    scalar, excerpt = _scalar_program(g, factors, places, guards, layout)
-    return IntegralForm(
-        SeparableIntegral(
-            programs,
-            scalar.instructions,
-            scalar.outputs,
-            len(layout.names),
-            tuple(guard.property for guard in guards),
-            excerpt,
-        ),
-        residual,
+    used = [factor for factor, place in zip(factors, places, strict=True) if place is not None]
+    differentiated = list(dict.fromkeys(used))
+    # A factor whose product is known to be zero is looked at all the same: it must be finite.
+    frontier = list(dict.fromkeys([*used, *factors]))
+    position = {value: k for k, value in enumerate(frontier)}
+    terms = tuple(
+        (position[factor], *place)
+        for factor, place in zip(factors, places, strict=True)
+        if place is not None
     )
+    run, forward_excerpt = forward(g, frontier, guards, layout)
+    back, backward_excerpt = pullback(g, differentiated, (), layout)
+    invariants = Invariants(
+        forward=run,
+        pullback=back,
+        n_parameters=len(layout.names),
+        n_adjoints=len(differentiated),
+        excerpts=(forward_excerpt, backward_excerpt),
+        guards=tuple(guard.property for guard in guards),
+    )
+    return IntegralForm(SeparableIntegral(programs, invariants, terms), residual)
 
 
 def probe_integral(form: NormalForm) -> Probe:
@@ -203,37 +231,3 @@ def _uses(
 
 def _part(g: Graph, pair: pairs.Pair, product: Product) -> int:
     return pairs.re(g, pair) if product.part == "re" else pairs.im(g, pair)
-
-
-def _scalar_program(
-    graph: Graph,
-    factors: Sequence[int],
-    places: Sequence[tuple[int, float] | None],
-    guards: Sequence[Guard],
-    layout: ParameterLayout,
-) -> tuple[Program, Excerpt]:
-    """``sum number P_k S_k`` with its gradient, from parameters and statistics.
-
-    `places` has the statistic and the number of each factor, or None for one that is not needed.
-    """
-    scalar, renamed = copy_below(graph, [*factors, *(guard.value for guard in guards)])
-    guarded_values = [renamed[guard.value] for guard in guards]
-    total = size = scalar.const(0.0)
-    for factor, place in zip(factors, places, strict=True):
-        if place is None:
-            continue
-        statistic = scalar.emit("column", payload=str(place[0]))
-        coefficient = scalar.mul(scalar.const(place[1]), renamed[factor])
-        term = scalar.mul(coefficient, statistic)
-        total, size = scalar.add(total, term), scalar.add(size, scalar.call("abs", term))
-    found = parameter_gradients(scalar, total, set())
-    gradient = [found.get(name, scalar.const(0.0)) for name in layout.names]
-    position = {name: i for i, name in enumerate(layout.names)}
-    leaves = {
-        index: position[str(payload)] if op == "parameter" else len(position) + int(str(payload))
-        for index, (op, _, payload) in enumerate(scalar.ops)
-        if op in {"parameter", "column"}
-    }
-    parameters = list(dict.fromkeys(renamed[factor] for factor in factors))
-    outputs = [total, size, *gradient, *guarded_values, *parameters]
-    return cut(scalar, outputs, {}, leaves), Excerpt.of(scalar, gradient, {}, leaves)

@@ -16,7 +16,7 @@ from laddu_dask.compiler.assumptions import Guard, Property
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
 from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.precision import Precision, is_moderate
+from laddu_dask.compiler.precision import Precision, all_moderate, is_moderate
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
 from laddu_dask.compiler.scalar import Evaluator
@@ -63,25 +63,24 @@ class Invariants:
 
     def frontier(self, parameters: Vector) -> Vector:
         """Frontier values, in the order in which kernels read them."""
-        return self._forward(parameters)[0]
+        return np.array(self._forward(parameters)[0], dtype=np.float64)
 
-    def valid_frontier(self, parameters: Vector) -> Vector | None:
-        """The same, or None where regrouped programs are not valid.
+    def valid_frontier(self, parameters: Vector) -> list[float] | None:
+        """The same as a list, or None where regrouped programs are not valid.
 
         A guard does not hold, or a value is so large or small that a product of factors in another
         order may leave the exponent range.
         """
         values, guarded = self._forward(parameters)
-        precision = self.precision
-        pairs = zip(self.guards, guarded, strict=True)
-        valid = all(holds(guard, value, precision) for guard, value in pairs)
-        valid = valid and all(is_moderate(value, precision) for value in values.tolist())
-        return values if valid else None
+        for guard, value in zip(self.guards, guarded, strict=True):
+            if not holds(guard, value, self.precision):
+                return None
+        return values if all_moderate(values, self.precision) else None
 
-    def _forward(self, parameters: Vector) -> tuple[Vector, list[float]]:
+    def _forward(self, parameters: Vector) -> tuple[list[float], list[float]]:
         values = self._run_forward(parameters.tolist())
         n = len(values) - len(self.guards)
-        return np.array(values[:n], dtype=np.float64), values[n:]
+        return values[:n], values[n:]
 
     def gradient(self, parameters: Vector, frontier_adjoints: Vector) -> Vector:
         """Gradient with respect to the free parameters."""

@@ -6,6 +6,7 @@ import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,12 +56,12 @@ class ParameterLayout:
                     )
         return cls(tuple(known.values()))
 
-    @property
+    @cached_property
     def free(self) -> tuple[ParameterSpec, ...]:
         """Free parameters in vector order."""
         return tuple(spec for spec in self.specs if not spec.fixed)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the free parameters in vector order."""
         return tuple(spec.name for spec in self.free)
@@ -86,7 +87,8 @@ class ParameterLayout:
         """
         if values is None:
             return self.defaults
-        if isinstance(values, Mapping):
+        # Asking a list whether it is a mapping takes as long as making an array of it.
+        if not isinstance(values, list | np.ndarray) and isinstance(values, Mapping):
             return self._from_mapping(values)
         vector = _real_numbers(values)
         if vector.shape != (len(self.names),):
@@ -141,4 +143,4 @@ def _real_numbers(values: Any) -> Vector:
         array = np.array(None)
     if array.dtype.kind not in "biuf" and array.size:
         raise ParameterError(f"parameters must be real numbers, got {values!r}")
-    return array.astype(np.float64)
+    return array if array.dtype == np.float64 else array.astype(np.float64)

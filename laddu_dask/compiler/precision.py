@@ -6,6 +6,7 @@ meet must be moderate, or a product could leave the exponent range where the wri
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -41,6 +42,15 @@ def is_moderate(value: float, precision: Precision = "f64") -> bool:
     """Zero, or far from the ends of the exponent range; false for NaN."""
     smallest, largest = RANGES[precision]
     return value == 0 or smallest <= abs(value) <= largest
+
+
+def all_moderate(values: Iterable[float], precision: Precision = "f64") -> bool:
+    """Whether `is_moderate` is true of every number."""
+    smallest, largest = RANGES[precision]
+    for value in values:  # written out, since this runs in every evaluation
+        if not (smallest <= value <= largest or -largest <= value <= -smallest or value == 0):
+            return False
+    return True
 
 
 def has_extreme(values: npt.NDArray[np.float64], precision: Precision = "f64") -> bool:

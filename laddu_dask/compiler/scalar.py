@@ -144,7 +144,8 @@ _TEMPLATES = {
     "select": "{1} if {0} else {2}",
 }
 
-Piece = Callable[[list[Any], Sequence[float]], None]
+#: Takes values that pieces share and parameters; the last one returns the outputs.
+Piece = Callable[[dict[int, Any], Sequence[float]], list[float] | None]
 
 
 class Evaluator:
@@ -173,28 +174,36 @@ class Evaluator:
             if self._runs < _OFTEN:
                 return run_scalar(self._instructions, parameters, self._outputs)
             self._pieces = _pieces(self._instructions, self._outputs)
-        values: list[Any] = [0.0] * len(self._instructions)
-        for piece in self._pieces:
-            piece(values, parameters)
-        return [values[output] for output in self._outputs]
+        shared: dict[int, Any] = {}
+        *others, last = self._pieces
+        for piece in others:
+            piece(shared, parameters)
+        outputs = last(shared, parameters)
+        assert outputs is not None
+        return outputs
 
 
 def _pieces(instructions: Sequence[Instruction], outputs: Sequence[int]) -> list[Piece]:
     """Straight-line Python functions that run one after the other.
 
-    A value lives in a variable of its piece; those that other pieces or the caller read are also
-    entries of the list that all pieces share.
+    A value lives in a variable of its piece; those that later pieces read are also entries of the
+    table that all share.
     """
-    shared = set(outputs)
+    last = max(len(instructions) - 1, 0) // _PIECE
+    shared = {output for output in outputs if output // _PIECE != last}
     for index, (_, args, _) in enumerate(instructions):
         shared.update(arg for arg in args if arg // _PIECE != index // _PIECE)
-    return [
-        _piece(instructions, start, min(start + _PIECE, len(instructions)), shared)
-        for start in range(0, len(instructions), _PIECE)
-    ]
+    pieces = [_piece(instructions, k * _PIECE, (k + 1) * _PIECE, shared) for k in range(last)]
+    return [*pieces, _piece(instructions, last * _PIECE, len(instructions), shared, outputs)]
 
 
-def _piece(instructions: Sequence[Instruction], start: int, stop: int, shared: set[int]) -> Piece:
+def _piece(
+    instructions: Sequence[Instruction],
+    start: int,
+    stop: int,
+    shared: set[int],
+    outputs: Sequence[int] | None = None,
+) -> Piece:
     lines = ["def piece(v, p):"]
     names: dict[str, object] = dict(_FUNCTIONS)
     for index in range(start, stop):
@@ -217,6 +226,9 @@ def _piece(instructions: Sequence[Instruction], start: int, stop: int, shared: s
             text = template.format(*operands) if template else f"{op}({', '.join(operands)})"
         target = f"v[{index}] = x{index}" if index in shared else f"x{index}"
         lines.append(f"    {target} = {text}")
+    if outputs is not None:
+        found = [f"x{output}" if output >= start else f"v[{output}]" for output in outputs]
+        lines.append(f"    return [{', '.join(found)}]")
     scope: dict[str, Piece] = {}
     exec(compile("\n".join(lines), "<parameter program>", "exec"), names, scope)
     return scope["piece"]

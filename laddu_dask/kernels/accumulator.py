@@ -10,8 +10,10 @@ rounded once, at the root. What three bins drop is below ``N 2**-80 max|v|``.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,8 @@ LIMIT = 2.0**999
 NO_EVENT = 2**63 - 1
 #: Integers are kept as ``high * 2**26 + low``.
 LOW_BITS = 26
+#: Numbers of a state that are not about a single quantity.
+_META = 2
 
 #: A reduction first sums the events of a tile in fixed lanes: event i goes to lane i modulo LANES,
 #: in order. Tiles begin at multiples of TILE events of the data set, so the sums do not depend on
@@ -39,6 +43,7 @@ COMPENSATED = 1
 TILE_LIMIT = LIMIT / TILE
 
 Array = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 def _magic(j: int) -> float:
@@ -66,38 +71,58 @@ LEVEL_LIMIT: Array = np.array(
 )
 
 
+@functools.cache
+def _nothing(size: int) -> Integers:
+    """State of a sum over no event."""
+    state = np.zeros(_META + size * (1 + 2 * FOLDS), dtype=np.int64)
+    state[1] = NO_EVENT
+    state[_META : _META + size] = LEVEL_MIN
+    state.flags.writeable = False
+    return state
+
+
 class Accumulator:
     """Exact sums of several quantities over the same events.
 
     Attributes
     ----------
-    levels
-        Level of each quantity, int64 (n,).
-    words
-        Digit sums as (high, low) words from the top bin down, int64 (n, 3, 2).
-    meta
-        int64 (2,): number of good events, and index of the first bad one.
+    state
+        All numbers, int64 (2 + 7 n,): `meta`, `levels`, `words`, which are views of it.
     """
 
-    __slots__ = ("levels", "meta", "words")
+    __slots__ = ("size", "state")
 
     def __init__(self, size: int) -> None:
-        self.levels = np.full(size, LEVEL_MIN, dtype=np.int64)
-        self.words = np.zeros((size, FOLDS, 2), dtype=np.int64)
-        self.meta = np.array([0, NO_EVENT], dtype=np.int64)
+        self.size = size
+        self.state = _nothing(size).copy()
 
     def __len__(self) -> int:
-        return len(self.levels)
+        return self.size
+
+    @property
+    def meta(self) -> Integers:
+        """Number of good events, and index of the first bad one; int64 (2,)."""
+        return self.state[:_META]
+
+    @property
+    def levels(self) -> Integers:
+        """Level of each quantity, int64 (n,)."""
+        return self.state[_META : _META + self.size]
+
+    @property
+    def words(self) -> Integers:
+        """Digit sums as (high, low) words from the top bin down, int64 (n, 3, 2)."""
+        return self.state[_META + self.size :].reshape(self.size, FOLDS, 2)
 
     @property
     def count(self) -> int:
         """Events summed."""
-        return int(self.meta[0])
+        return self.state.item(0)
 
     @property
     def first_bad(self) -> int | None:
         """Global index of the first event with a value that cannot be summed, if any."""
-        bad = int(self.meta[1])
+        bad = self.state.item(1)
         return None if bad == NO_EVENT else bad
 
     def merge(self, other: Accumulator) -> None:
@@ -106,17 +131,18 @@ class Accumulator:
             raise LadduError(f"cannot merge accumulators of {len(self)} and {len(other)} sums")
         target = np.maximum(self.levels, other.levels)
         self._raise_to(target)
-        self.words += _raised(other.words, other.levels, target)
+        words = self.words
+        words += _raised(other.words, other.levels, target)
         # Keep the low words short, so that any number of merges stays within 64 bits.
-        self.words[..., 0] += self.words[..., 1] >> LOW_BITS
-        self.words[..., 1] &= (1 << LOW_BITS) - 1
-        self.meta[0] += other.meta[0]
-        self.meta[1] = min(self.meta[1], other.meta[1])
+        words[..., 0] += words[..., 1] >> LOW_BITS
+        words[..., 1] &= (1 << LOW_BITS) - 1
+        self.state[0] += other.state[0]
+        self.state[1] = min(self.state[1], other.state[1])
 
-    def _raise_to(self, target: npt.NDArray[np.int64]) -> None:
+    def _raise_to(self, target: Integers) -> None:
         if (target != self.levels).any():
-            self.words = _raised(self.words, self.levels, target)
-            self.levels = target.copy()
+            self.words[:] = _raised(self.words, self.levels, target)
+            self.levels[:] = target
 
     def add_rows(self, rows: Array, first_event: int) -> None:
         """Add every value of every event exactly; rows have shape (n, events).
@@ -141,11 +167,11 @@ class Accumulator:
         """Count events; the mask of good ones if there are others."""
         with np.errstate(invalid="ignore"):
             good = np.all(np.abs(rows) < limit, axis=0)
-        self.meta[0] += int(good.sum())
+        self.state[0] += int(good.sum())
         if good.all():
             return None
         bad = first_event + int(np.argmin(good))
-        self.meta[1] = min(int(self.meta[1]), bad)
+        self.state[1] = min(int(self.state[1]), bad)
         return np.asarray(good, dtype=np.bool_)
 
     def _fold(self, rows: Array) -> None:
@@ -155,32 +181,24 @@ class Accumulator:
         largest = np.abs(rows).max(axis=1)
         needed = LEVEL_MIN + np.searchsorted(LEVEL_LIMIT, largest, side="right")
         self._raise_to(np.maximum(self.levels, needed))
+        levels, words = self.levels, self.words
         for j in range(len(self)):
             rest = rows[j]
             for k in range(FOLDS):
-                index = int(self.levels[j]) - k - LEVEL_MIN + FOLDS - 1
+                index = int(levels[j]) - k - LEVEL_MIN + FOLDS - 1
                 digits = (rest + MAGIC[index]) - MAGIC[index]
                 rest = rest - digits
                 u0, u1 = INVERSE_UNIT[index]
                 total = int((digits * u0 * u1).astype(np.int64).sum())
-                self.words[j, k, 0] += total >> LOW_BITS
-                self.words[j, k, 1] += total & ((1 << LOW_BITS) - 1)
+                words[j, k, 0] += total >> LOW_BITS
+                words[j, k, 1] += total & ((1 << LOW_BITS) - 1)
 
     def round(self) -> Array:
         """The sums, each rounded once to the nearest double; +0 for a sum of zero."""
-        return np.array([self._value(j) for j in range(len(self))], dtype=np.float64)
-
-    def _value(self, j: int) -> float:
-        total = 0
-        for k in range(FOLDS):
-            high, low = (int(word) for word in self.words[j, k])
-            total += ((high << LOW_BITS) + low) << (BIN_BITS * (FOLDS - 1 - k))
-        exponent = BIN_BITS * (int(self.levels[j]) - FOLDS + 1)
-        try:
-            # Both round once: integers do, to the nearest double, in division too.
-            return float(total << exponent) if exponent >= 0 else total / (1 << -exponent)
-        except OverflowError:
-            return math.copysign(math.inf, total)
+        numbers = iter(self.state.tolist()[_META:])
+        levels = list(islice(numbers, self.size))
+        each = zip(levels, *[numbers] * (2 * FOLDS), strict=True)
+        return np.array([_rounded(level, *words) for level, *words in each], dtype=np.float64)
 
     def __eq__(self, other: object) -> bool:
         """Equality of the states as integers."""
@@ -197,26 +215,39 @@ class Accumulator:
 
     def to_bytes(self) -> bytes:
         """Fixed-size little-endian record: size, meta, levels, words."""
-        parts = (self.meta, self.levels, self.words)
-        return struct.pack("<q", len(self)) + b"".join(p.astype("<i8").tobytes() for p in parts)
+        return struct.pack("<q", len(self)) + self.state.astype("<i8").tobytes()
 
     @staticmethod
     def record_bytes(size: int) -> int:
         """Length of the record of `size` sums."""
-        return 8 * (3 + size * (1 + 2 * FOLDS))
+        return 8 * (1 + _META + size * (1 + 2 * FOLDS))
 
     @classmethod
     def from_bytes(cls, record: bytes) -> Accumulator:
         """Inverse of `to_bytes`."""
-        numbers = np.frombuffer(record, dtype="<i8").astype(np.int64)
+        numbers = np.frombuffer(record, dtype="<i8")
         size = int(numbers[0])
         if len(record) != cls.record_bytes(size):
             raise LadduError(f"accumulator record of {len(record)} bytes does not hold {size} sums")
         self = cls(size)
-        self.meta = numbers[1:3].copy()
-        self.levels = numbers[3 : 3 + size].copy()
-        self.words = numbers[3 + size :].reshape(size, FOLDS, 2).copy()
+        self.state[:] = numbers[1:]
         return self
+
+
+def _rounded(level: int, *words: int) -> float:
+    """A sum of digits, (high, low) words from the top bin down, rounded once."""
+    total = 0
+    for high, low in zip(words[::2], words[1::2], strict=True):
+        total = (total << BIN_BITS) + (high << LOW_BITS) + low
+    exponent = BIN_BITS * (level - FOLDS + 1)
+    try:
+        # All round once: integers do, to the nearest double, in division too; and a power of two
+        # changes no digit of a number that stays far above the smallest ones.
+        if exponent > -900:
+            return math.ldexp(total, exponent)
+        return total / (1 << -exponent)
+    except OverflowError:
+        return math.copysign(math.inf, total)
 
 
 def lane_sums(rows: Array) -> Array:
@@ -239,9 +270,7 @@ def lane_sums(rows: Array) -> Array:
     return result.reshape(n, tiles * 2 * LANES)
 
 
-def _raised(
-    words: npt.NDArray[np.int64], levels: npt.NDArray[np.int64], target: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
+def _raised(words: Integers, levels: Integers, target: Integers) -> Integers:
     """Words at higher levels: low bins are dropped, empty ones come in on top."""
     if (levels == target).all():
         return words

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels.backend import Backend
 
 
+@functools.cache
 def get_backend(name: str) -> Backend:
     """The backend called ``"interpreter"`` or ``"cpu"``.
 

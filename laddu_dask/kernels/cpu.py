@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import llvmlite
 import numpy as np
+import numpy.typing as npt
 
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import FOLDS, LANES, TILE, Accumulator
@@ -38,8 +39,10 @@ LARGE = 6000
 
 _KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 10)
 _DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 16)
-#: Weights of a tile of events that all count the same.
-_ONES = np.ones(TILE)
+#: A tile of events that all count the same, and room behind it for events that do not count.
+_COUNTING = np.repeat([1.0, 0.0], TILE)
+#: Weights of such a tile.
+_ONES = _COUNTING[:TILE]
 
 optimizer = Optimizer()
 
@@ -93,11 +96,21 @@ class CpuKernel:
         self.program = program
         self.target = target
         self.compile_seconds = 0.0
+        self._rows = program.n_outputs
+        self._room = ctypes.c_double * (self._rows * (2 * LANES + FOLDS + 1))
+        self._kind = np.dtype(np.float32 if program.precision == "f32" else np.float64)
         self._entries: dict[Purpose, _Entry] = {}
         self._lock = threading.RLock()
 
+    @functools.cached_property
+    def _loop(self) -> Any:
+        """The loop over tiles; its code stays for as long as the process."""
+        return _driver(self.target)[1]
+
     def prepare(self, purpose: Purpose) -> None:
         """Make code for a purpose if there is none."""
+        if purpose in self._entries:
+            return
         with self._lock:
             if purpose in self._entries:
                 return
@@ -161,8 +174,8 @@ class CpuKernel:
     def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
         found = self._check(inputs, parameters, weights)
-        _check_rows("output", out, self.program.n_outputs, np.dtype(np.float64))
-        if out.shape != (self.program.n_outputs, capacity(inputs)) or not out.flags.writeable:
+        _check_rows("output", out, self._rows, np.dtype(np.float64))
+        if out.shape != (self._rows, capacity(inputs)) or not out.flags.writeable:
             raise ValueError(
                 f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
             )
@@ -173,15 +186,16 @@ class CpuKernel:
     ) -> None:
         self.prepare("map")
         if stop > start and out.shape[0]:
-            self._entries["map"].function(
-                inputs.ctypes.data,
+            entry = self._entries["map"]  # keeps its code while that runs: another may replace it
+            entry.function(
+                _address(inputs),
                 *strides(inputs),
-                weights.ctypes.data,
+                _address(weights),
                 _mask(weights),
-                parameters.ctypes.data,
+                _address(parameters),
                 start,
                 stop,
-                out.ctypes.data,
+                _address(out),
                 out.shape[1],
             )
 
@@ -197,39 +211,40 @@ class CpuKernel:
     ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.reduce`."""
         found = self._check(inputs, parameters, weights)
-        if len(accumulator) != self.program.n_outputs or not 0 <= events <= capacity(inputs):
+        rows = self._rows
+        if len(accumulator) != rows or not 0 <= events <= capacity(inputs):
             raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
         if start % TILE or start < 0:
             raise ValueError(f"reduce: event {start} does not begin a tile of {TILE}")
-        last = found
+        weights_at = last_at = _address(found)
         if found is _ONES:
-            last = np.zeros(TILE)
-            last[: events % TILE] = 1.0
-        elif found[events : whole_vectors(events)].any():
+            last_at += 8 * (-events % TILE)
+        elif events % LANES and found[events : whole_vectors(events)].any():
             raise ValueError("reduce: the weight must be zero in the padding")
         self.prepare("reduce")
-        rows = self.program.n_outputs
-        lanes, folds = np.empty((rows, 2 * LANES)), np.empty((rows, FOLDS + 1))
-        _, driver = _driver(self.target)
+        room = self._room()
+        lanes_at, state_at = ctypes.addressof(room), _address(accumulator.state)
+        levels_at = state_at + 8 * 2
+        driver = self._loop
         position = start
         while position < events:
-            entry = self._entries["reduce"]
+            entry = self._entries["reduce"]  # keeps its code while that runs
             position = driver(
                 entry.address,
-                inputs.ctypes.data,
+                _address(inputs),
                 *strides(inputs),
-                found.ctypes.data,
-                last.ctypes.data,
+                weights_at,
+                last_at,
                 _mask(found),
-                parameters.ctypes.data,
+                _address(parameters),
                 position,
                 events,
                 rows,
-                lanes.ctypes.data,
-                accumulator.levels.ctypes.data,
-                accumulator.words.ctypes.data,
-                accumulator.meta.ctypes.data,
-                folds.ctypes.data,
+                lanes_at,
+                levels_at,
+                levels_at + 8 * rows,
+                state_at,
+                lanes_at + 8 * 2 * LANES * rows,
             )
             if position < events:
                 # Event by event: a bad one is recorded and left out, the others count as always.
@@ -250,8 +265,7 @@ class CpuKernel:
         """
         program = self.program
         wanted = program.n_inputs - (program.weighted and weights is not None)
-        kind = np.float32 if program.precision == "f32" else np.float64
-        _check_columns(inputs, wanted, np.dtype(kind))
+        _check_columns(inputs, wanted, self._kind)
         if (
             parameters.dtype != np.float64
             or parameters.ndim != 1
@@ -274,6 +288,12 @@ class CpuKernel:
                 f"got {weights.dtype} {weights.shape}"
             )
         return np.ascontiguousarray(weights)
+
+
+def _address(numbers: npt.NDArray[Any]) -> int:
+    """Where an array begins; its attribute `ctypes` would make several objects to say so."""
+    address: int = numbers.__array_interface__["data"][0]
+    return address
 
 
 def _mask(weights: Array) -> int:

@@ -58,7 +58,7 @@ class Target:
         """
         return "x86-64-v4" if self.triple.startswith("x86_64") else ""
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """Identifies the machine code that is made for this target."""
         return "|".join((self.triple, self.cpu, self.features, *map(str, llvm.llvm_version_info)))
@@ -111,6 +111,7 @@ def find_target(name: str) -> Target:
     return Target(name, triple, cpu, "")
 
 
+@functools.cache
 def current_target() -> Target:
-    """The target that the environment asks for; the host if it asks for none."""
+    """The target that the environment asks for; the host if it asks for none. Read once."""
     return find_target(os.environ.get(VARIABLE) or "host")

@@ -44,17 +44,15 @@ class Combination:
         EvaluationError
             An integral that is not positive, or sums that combine to no number.
         """
-        total, gradient = 0.0, np.zeros(len(self.names))
-        complete = True
+        total = 0.0
+        gradients = []
         for index, (term, yield_) in enumerate(zip(self.terms, yields, strict=True)):
             data, mc = sums[2 * index : 2 * index + 2]
             term.check_integral(mc.value)
             total += term.combine(data.value, mc.value, yield_)
-            if mc.gradient is None or data.gradient is None:
-                complete = False
-                continue
-            slope = term.integral_slope(mc.value, yield_)
-            gradient[self.places[index]] += slope * mc.gradient - 2.0 * data.gradient
+            if mc.gradient is not None and data.gradient is not None:
+                slope = term.integral_slope(mc.value, yield_)
+                gradients.append(slope * mc.gradient - 2.0 * data.gradient)
         if not math.isfinite(total):
             # Events may all be finite and the combination of their sums still overflow.
             raise EvaluationError(
@@ -62,8 +60,13 @@ class Combination:
                 "or the weights",
                 value=total,
             )
+        if len(gradients) < len(self.terms):
+            return total, None
+        gradient = np.zeros(len(self.names))
+        for places, own in zip(self.places, gradients, strict=True):
+            gradient[places] += own
         self.check_derivatives(gradient, "derivative")
-        return total, gradient if complete else None
+        return total, gradient
 
     def second(
         self, sums: Sequence[PassSum], yields: Sequence[float], directions: Sequence[Vector]
@@ -87,9 +90,9 @@ class Combination:
 
     def check_derivatives(self, rows: Vector, what: str) -> None:
         """Refuse derivatives that are not finite; the first axis counts parameters."""
-        bad = ~np.isfinite(rows)
-        if not bad.any():
+        if all(map(math.isfinite, rows.ravel().tolist())):
             return
+        bad = ~np.isfinite(rows)
         where = np.flatnonzero(bad.reshape(len(rows), -1).any(axis=1))
         names = [self.names[k] for k in where]
         raise EvaluationError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -279,7 +280,10 @@ class Likelihood:
 
     def _local(self, vector: Vector) -> list[Vector]:
         """The parameters of each pass."""
-        return [vector[places] for places in self._places for _ in _ROLES]
+        if len(self.terms) == 1:  # its parameters are those of the likelihood, in the same order
+            return [vector for _ in _ROLES]
+        own = [vector[places] for places in self._places]
+        return [values for values in own for _ in _ROLES]
 
     def _combined(
         self, vector: Vector, sums: list[PassSum], mode: Mode
@@ -322,8 +326,9 @@ class Likelihood:
         return sums
 
     def _check_numbers(self, vector: Vector) -> None:
-        if np.isnan(vector).any():
-            names = [n for n, v in zip(self.parameter_names, vector, strict=True) if np.isnan(v)]
+        numbers = vector.tolist()
+        if any(map(math.isnan, numbers)):
+            names = [n for n, x in zip(self.parameter_names, numbers, strict=True) if math.isnan(x)]
             raise ParameterError(f"parameters are NaN: {', '.join(names)}", names=names)
 
     def _prepare(self) -> list[float]:

@@ -9,7 +9,6 @@ queue before looking at any number.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,21 +150,12 @@ class LeasePool:
         """
         whole = whole_number(count, purpose)
         memory = self.memory
-        with memory._settled():
-            for holder, remaining in (
-                (self.name, self.capacity - self._reserved),
-                (memory.name, memory._limit - memory._reserved),
-            ):
-                if whole > remaining:
-                    raise MemoryBudgetError(
-                        f"{purpose} needs {exact_bytes(whole)} of {holder} memory, "
-                        f"{exact_bytes(remaining)} remain; raise the memory budget or release "
-                        "what else holds it",
-                        resource=holder,
-                        label=purpose,
-                        requested=whole,
-                        remaining=remaining,
-                    )
+        with memory._lock:
+            memory._settle()
+            if whole > self.capacity - self._reserved:
+                raise _shortage(self.name, self.capacity - self._reserved, whole, purpose)
+            if whole > memory._limit - memory._reserved:
+                raise _shortage(memory.name, memory._limit - memory._reserved, whole, purpose)
             memory._reserved += whole
             self._reserved += whole
             self._high_water = max(self._high_water, self._reserved)
@@ -198,6 +188,17 @@ class LeasePool:
             )
 
 
+def _shortage(holder: str, remaining: int, requested: int, purpose: str) -> MemoryBudgetError:
+    return MemoryBudgetError(
+        f"{purpose} needs {exact_bytes(requested)} of {holder} memory, {exact_bytes(remaining)} "
+        "remain; raise the memory budget or release what else holds it",
+        resource=holder,
+        label=purpose,
+        requested=requested,
+        remaining=remaining,
+    )
+
+
 class Lease:
     """The right to some bytes; made by `LeasePool.reserve`, ended by `release` or a `with` block.
 
@@ -207,9 +208,7 @@ class Lease:
 
     def __init__(self, reservation: _Reservation) -> None:
         self._reservation = reservation
-        memory = reservation.pool.memory
-        self._return = weakref.finalize(self, memory._give_back, reservation)
-        self._return.atexit = False  # nothing to account for in a process that ends
+        self._held = [reservation]  # whoever takes it out gives it back, so only one does
 
     @property
     def bytes(self) -> int:
@@ -219,7 +218,7 @@ class Lease:
     @property
     def released(self) -> bool:
         """Whether this holder has given up its share (other copies may still hold theirs)."""
-        return not self._return.alive
+        return not self._held
 
     def copy(self) -> Lease:
         """Return another holder of the same bytes.
@@ -249,7 +248,14 @@ class Lease:
 
     def release(self) -> None:
         """Give up this holder's share; a second call does nothing."""
-        self._return()
+        if self._held:
+            try:
+                reservation = self._held.pop()
+            except IndexError:  # another thread was faster
+                return
+            reservation.pool.memory._give_back(reservation)
+
+    __del__ = release
 
     def __enter__(self) -> Lease:
         return self

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import Assumptions, CompiledModel, Precision
+from laddu_dask.compiler import Assumptions, CompiledModel, IntegratedSum, Precision
 from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
@@ -63,7 +63,8 @@ class AdaptiveReducer:
         self.passes = tuple(passes)
         self.execution = execution
         self._assumptions = [Assumptions() for _ in self.passes]
-        self._statistics: list[Array | None] = [None for _ in self.passes]
+        self._integrals: list[IntegratedSum | None] = [None for _ in self.passes]
+        self._integrated = False
         self._options = execution.kernel_options
         self._separates = [execution.normalization != "general" for _ in self.passes]
         self._forms = [self._form(i) for i in range(len(self.passes))]
@@ -83,14 +84,14 @@ class AdaptiveReducer:
 
     def _open(self) -> Reducer:
         """A reducer of everything that needs the events in every evaluation."""
-        return Reducer(
-            [
-                Pass(item.label, item.dataset, model.programs)
-                for item, form in zip(self.passes, self._forms, strict=True)
-                for model in form.per_event
-            ],
-            self.execution,
-        )
+        self._running = [
+            (index, model) for index, form in enumerate(self._forms) for model in form.per_event
+        ]
+        passes = []
+        for index, model in self._running:
+            item = self.passes[index]
+            passes.append(Pass(item.label, item.dataset, model.programs))
+        return Reducer(passes, self.execution)
 
     # planning ------------------------------------------------------------------------------
 
@@ -205,32 +206,62 @@ class AdaptiveReducer:
         found = self._under_valid_assumptions(lambda: self._reduce(mode, points))
         left = [point for point, sums in zip(points, found, strict=True) if sums is None]
         written = iter(self.reduce_written(mode, left) if left else ())
-        return [next(written) if sums is None else sums for sums in found]
+        done = []
+        for point, sums in zip(points, found, strict=True):
+            if sums is None:
+                done.append(next(written))
+            else:
+                done.append(sums if mode == "value" else self._with_finite_gradients(point, sums))
+        return done
+
+    def _with_finite_gradients(
+        self, parameters: Sequence[Array], sums: list[PassSum]
+    ) -> list[PassSum]:
+        """Derivatives of the written form where those of a separable integral are not finite.
+
+        Its value stays: it is the same number whether derivatives are wanted or not.
+        """
+        spoiled = [
+            index
+            for index, (integral, total) in enumerate(zip(self._integrals, sums, strict=True))
+            if integral is not None and not total.has_finite_gradient
+        ]
+        if spoiled:
+            (written,) = self.reduce_written("gradient", [parameters])
+            for index in spoiled:
+                sums[index] = written[index]._replace(value=sums[index].value)
+        return sums
 
     def _reduce(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum] | None]:
         """None for a point where a guard does not hold."""
         self._integrate()
-        ready: dict[int, tuple[list[PassSum | None], list[Array]]] = {}
+        ready: dict[int, tuple[list[PassSum | None], list[list[float]]]] = {}
         for k, parameters in enumerate(points):
             parts = self._separable_parts(parameters, mode)
-            frontiers = [
-                frontier
-                for model, values in self._per_event(parameters)
-                if (frontier := frontier_of(model, values)) is not None
-            ]
-            if parts is not None and len(frontiers) == len(self.reducer.passes):
+            frontiers = None if parts is None else self._frontiers(parameters)
+            if parts is not None and frontiers is not None:
                 ready[k] = parts, frontiers
         result: list[list[PassSum] | None] = [None for _ in points]
         if ready:
             each = zip(*(frontiers for _, frontiers in ready.values()), strict=True)
-            sums = self.reducer.reduce_many(mode, [np.stack(rows) for rows in each])
+            sums = self.reducer.reduce_many(mode, [np.array(rows) for rows in each])
             for position, (k, (parts, _)) in enumerate(ready.items()):
                 own = [
-                    PassSum.of(total[position], model, values, mode)
-                    for total, (model, values) in zip(sums, self._per_event(points[k]), strict=True)
+                    PassSum.of(total[position], model, points[k][index], mode)
+                    for total, (index, model) in zip(sums, self._running, strict=True)
                 ]
                 result[k] = self._joined(own, parts)
         return result
+
+    def _frontiers(self, parameters: Sequence[Array]) -> list[list[float]] | None:
+        """What the reducer's kernels read of the parameters; None where a form is not valid."""
+        frontiers = []
+        for index, model in self._running:
+            frontier = frontier_of(model, parameters[index])
+            if frontier is None:
+                return None
+            frontiers.append(frontier)
+        return frontiers
 
     def curve(self, parameters: Sequence[Array], directions: Sequence[Array]) -> list[PassSum]:
         """Sum, derivative, and second derivatives along directions, of every pass.
@@ -252,12 +283,10 @@ class AdaptiveReducer:
         """None where a guard does not hold."""
         self._integrate()
         parts = self._separable_parts(parameters, "gradient")
-        if parts is None:
+        if parts is None or not all(part is None or part.has_finite_gradient for part in parts):
             return None
-        models = self._per_event(parameters)
-        along = [
-            rows for form, rows in zip(self._forms, directions, strict=True) for _ in form.per_event
-        ]
+        models = [(model, parameters[index]) for index, model in self._running]
+        along = [directions[index] for index, _ in self._running]
         frontiers = []
         for (model, values), rows in zip(models, along, strict=True):
             found = curvature_frontiers(model, values, rows)
@@ -269,37 +298,24 @@ class AdaptiveReducer:
             PassSum.curved_along(total, model, values, rows)
             for total, (model, values), rows in zip(sums, models, along, strict=True)
         ]
-        for index, (form, part) in enumerate(zip(self._forms, parts, strict=True)):
-            statistics = self._statistics[index]
-            if part is not None and form.separable is not None and statistics is not None:
-                curved = [
-                    form.separable.curve(parameters[index], statistics, direction)
-                    for direction in directions[index]
-                ]
-                parts[index] = replace(part, curved=np.array(curved))
+        for index, (integral, part) in enumerate(zip(self._integrals, parts, strict=True)):
+            if integral is not None and part is not None:
+                curved = [integral.curve(parameters[index], row) for row in directions[index]]
+                parts[index] = part._replace(curved=np.array(curved))
         return self._joined(own, parts)
-
-    def _per_event(self, parameters: Sequence[Array]) -> list[tuple[CompiledModel, Array]]:
-        """What the reducer evaluates, with the parameters of each."""
-        return [
-            (model, values)
-            for form, values in zip(self._forms, parameters, strict=True)
-            for model in form.per_event
-        ]
 
     def _separable_parts(
         self, parameters: Sequence[Array], mode: Mode
     ) -> list[PassSum | None] | None:
         """What statistics give to each pass; None where one of the forms is not valid."""
         parts: list[PassSum | None] = []
-        for form, statistics, values in zip(self._forms, self._statistics, parameters, strict=True):
+        for integral, values in zip(self._integrals, parameters, strict=True):
             part = None
-            if form.separable is not None:
-                assert statistics is not None
-                integral = form.separable.evaluate(values, statistics)
-                if integral is None:
+            if integral is not None:
+                value = integral.value(values)
+                if value is None:
                     return None
-                part = PassSum(integral[0], None if mode == "value" else integral[1], None)
+                part = PassSum(value, None if mode == "value" else integral.gradient(values), None)
             parts.append(part)
         return parts
 
@@ -361,22 +377,28 @@ class AdaptiveReducer:
         return self._written
 
     def _integrate(self) -> None:
-        """Sum the statistics that are not known yet."""
-        self._separate_what_fits()
-        self._keep_what_fits()
-        for index, form in enumerate(self._forms):
-            if form.separable is None or self._statistics[index] is not None:
-                continue
-            reducer = self._statistics_reducer(index)
-            try:
-                (sums,) = reducer.reduce("value", [np.zeros(0)])
-            finally:
-                reducer.close()
-            if sums.first_bad is None:
-                self._statistics[index] = sums.round()
-            else:
-                # An event that is not finite: the general form says which, and what went wrong.
-                self._sum_every_event(index)
+        """Sum the statistics that are not known yet, from the start if that changes a form."""
+        while not self._integrated:
+            self._separate_what_fits()
+            self._keep_what_fits()
+            self._integrated = all(map(self._is_integrated, range(len(self.passes))))
+
+    def _is_integrated(self, index: int) -> bool:
+        """Whether a pass needs no more statistics, now that they have been summed."""
+        form = self._forms[index]
+        if form.separable is None or self._integrals[index] is not None:
+            return True
+        reducer = self._statistics_reducer(index)
+        try:
+            (sums,) = reducer.reduce("value", [np.zeros(0)])
+        finally:
+            reducer.close()
+        if sums.first_bad is None:
+            self._integrals[index] = form.separable.of(sums.round())
+            return True
+        # An event that is not finite: the general form says which, and what went wrong.
+        self._sum_every_event(index)
+        return False
 
     # assumptions ---------------------------------------------------------------------------
 
@@ -425,7 +447,8 @@ class AdaptiveReducer:
 
     def _rebuild(self, index: int) -> None:
         self._forms[index] = self._form(index)
-        self._statistics[index] = None
+        self._integrals[index] = None
+        self._integrated = False
         self._once.pop(self.passes[index].label, None)
         self.reducer.close()
         self.reducer = self._open()

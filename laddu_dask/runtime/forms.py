@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +68,7 @@ class PassForm:
     mixed: CompiledModel | None
     reference: CompiledModel | None = None
 
-    @property
+    @cached_property
     def per_event(self) -> tuple[CompiledModel, ...]:
         """What runs over events in every evaluation; the reference last."""
         return tuple(model for model in (self.mixed, self.reference) if model is not None)
@@ -98,8 +101,7 @@ def choose_form(
     return PassForm(None, grouped())
 
 
-@dataclass(frozen=True)
-class PassSum:
+class PassSum(NamedTuple):
     """The sum of a pass.
 
     Attributes
@@ -119,6 +121,11 @@ class PassSum:
     gradient: Array | None
     first_bad: int | None
     curved: Array | None = None
+
+    @property
+    def has_finite_gradient(self) -> bool:
+        """Whether every derivative that was asked for is finite."""
+        return self.gradient is None or all(map(math.isfinite, self.gradient.tolist()))
 
     @classmethod
     def of(cls, total: Accumulator, model: CompiledModel, parameters: Array, mode: Mode) -> PassSum:
@@ -168,11 +175,13 @@ def _sum(a: Array | None, b: Array | None) -> Array | None:
     return None if a is None or b is None else a + b
 
 
-def frontier_of(model: CompiledModel, parameters: Array) -> Array | None:
+def frontier_of(model: CompiledModel, parameters: Array) -> list[float] | None:
     """What a model's kernels read of the parameters; None where its form is not valid."""
-    regrouped = model.programs.regrouped
-    find = model.invariants.valid_frontier if regrouped else model.invariants.frontier
-    return find(parameters)
+    invariants = model.invariants
+    if model.programs.regrouped:
+        return invariants.valid_frontier(parameters)
+    values: list[float] = invariants.frontier(parameters).tolist()
+    return values
 
 
 def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Array) -> Array | None:
@@ -184,6 +193,6 @@ def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Arr
     rows = np.empty((len(directions), scalars.n_outputs))
     for row, direction in zip(rows, directions, strict=True):
         tangents = model.invariants.pushforward(parameters, direction)
-        inputs = [*frontier.tolist(), *tangents.tolist()]
+        inputs = [*frontier, *tangents.tolist()]
         row[:] = run_scalar(scalars.instructions, inputs, scalars.outputs)
     return rows

@@ -4,41 +4,40 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from laddu_dask.errors import ExecutionError
+from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import host_memory, peak_resident_bytes, resident_bytes
-from laddu_dask.runtime.payload import Prepared, ReductionPayload
+from laddu_dask.runtime.payload import Each, Mode, Prepared, ReductionPayload
 from laddu_dask.runtime.worker_info import WorkerInfo
+
+Array = npt.NDArray[np.float64]
 
 
 class Session(Protocol):
     """Prepared partitions that answer requests; in this process or on a cluster."""
 
-    def evaluate(self, request: bytes, effort: float = 1.0) -> dict[int, bytes]:
-        """One record per partition; `effort` as a multiple of what an evaluation usually takes."""
+    def evaluate(
+        self, mode: Mode, frontiers: Sequence[Array], effort: float
+    ) -> list[list[Accumulator]]:
+        """Sums of each partition in order, an accumulator per parameter set.
+
+        `frontiers` has the frontier values of each pass, shape (sets, values); `effort` is a
+        multiple of what an evaluation usually takes.
+        """
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Memory and threads of every process."""
 
     def close(self) -> None:
         """Release everything."""
-
-
-class _CallingThread(Executor):
-    """A pool without threads: handing one thread's work to another would only cost time."""
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Call at once."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(function(*args, **options))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 class LocalSession:
@@ -49,30 +48,28 @@ class LocalSession:
     payload
         What to prepare and evaluate.
     threads
-        Size of the thread pool.
+        Threads that do it; a single one is that of the caller.
     """
 
     def __init__(self, payload: ReductionPayload, threads: int) -> None:
         self._payload = payload
         self._threads = threads
-        self._pool: Executor = (
-            ThreadPoolExecutor(threads, thread_name_prefix="laddu-kernel")
-            if threads > 1
-            else _CallingThread()
-        )
+        self._pool = ThreadPoolExecutor(threads, "laddu-kernel") if threads > 1 else None
+        self._each: Each = map if self._pool is None else self._pool.map
         self._prepared: list[Prepared] = []
         try:
-            self._prepared = list(self._pool.map(payload.prepare, range(len(payload.tasks))))
+            self._prepared = list(self._each(payload.prepare, range(len(payload.tasks))))
         except BaseException:
             self.close()
             raise
 
-    def evaluate(self, request: bytes, effort: float = 1.0) -> dict[int, bytes]:
-        """One record per partition."""
+    def evaluate(
+        self, mode: Mode, frontiers: Sequence[Array], effort: float = 1.0
+    ) -> list[list[Accumulator]]:
+        """Sums of each partition; threads always answer, so `effort` does not matter."""
         if len(self._prepared) != len(self._payload.tasks):
             raise ExecutionError("this session is closed; make a new likelihood", option="cluster")
-        records = self._payload.evaluate(request, self._prepared, self._pool, lambda: False)
-        return dict(enumerate(records))
+        return self._payload.evaluate(mode, frontiers, self._prepared, self._each)
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """This process."""
@@ -89,7 +86,8 @@ class LocalSession:
 
     def close(self) -> None:
         """Stop the threads and drop the partitions."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
         self._prepared = []
 
     def __enter__(self) -> LocalSession:

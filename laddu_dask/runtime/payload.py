@@ -1,16 +1,14 @@
 """What a session evaluates: several passes over partitions, an accumulator per parameter set.
 
-The same object works in this process and, pickled once per worker, on a cluster; only the request
-with the frontier values travels in an evaluation.
+The same object works in this process and, pickled once per worker, on a cluster; there only the
+frontier values travel in an evaluation (see `laddu_dask.runtime.wire`).
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,48 +32,13 @@ Array = npt.NDArray[np.float64]
 #: ``weights``: sum of weights. ``value``: the value row. ``gradient``: value and adjoint rows.
 #: ``curvature``: these, and the tangents of the adjoints along a direction.
 Mode = Literal["weights", "value", "gradient", "curvature"]
-_MODES: tuple[Mode, ...] = ("weights", "value", "gradient", "curvature")
+
+#: Calls a function for each item and gives the results in order: `map`, or that of an executor.
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 #: Columns of so many bytes are read by one parameter set after the other before the next ones: they
 #: should stay in the cache of a core meanwhile.
 BLOCK_BYTES = 1 << 19
-
-
-def encode_request(mode: Mode, frontiers: Sequence[Array]) -> bytes:
-    """A request as bytes: mode, then for each pass one row of frontier values per parameter set.
-
-    A single row stands for one set.
-    """
-    parts = [struct.pack("<qq", _MODES.index(mode), len(frontiers))]
-    for frontier in frontiers:
-        rows = np.atleast_2d(np.ascontiguousarray(frontier, dtype="<f8"))
-        parts.append(struct.pack("<qq", *rows.shape))
-        parts.append(rows.tobytes())
-    return b"".join(parts)
-
-
-def decode_request(request: bytes) -> tuple[Mode, list[Array]]:
-    """Inverse of `encode_request`: shape (sets, frontier values) for each pass."""
-    code, count = struct.unpack_from("<qq", request, 0)
-    position, frontiers = 16, []
-    for _ in range(count):
-        sets, length = struct.unpack_from("<qq", request, position)
-        position += 16
-        values = np.frombuffer(request, dtype="<f8", count=sets * length, offset=position)
-        frontiers.append(values.astype(np.float64).reshape(sets, length))
-        position += 8 * sets * length
-    return _MODES[code], frontiers
-
-
-def decode_record(record: bytes) -> list[Accumulator]:
-    """One accumulator per parameter set of a partition's record."""
-    found, position = [], 0
-    while position < len(record):
-        (size,) = struct.unpack_from("<q", record, position)
-        stop = position + Accumulator.record_bytes(size)
-        found.append(Accumulator.from_bytes(record[position:stop]))
-        position = stop
-    return found
 
 
 @dataclass(frozen=True)
@@ -120,20 +83,20 @@ class ReductionPayload:
 
     def evaluate(
         self,
-        request: bytes,
+        mode: Mode,
+        frontiers: Sequence[Array],
         prepared: Sequence[Prepared],
-        pool: Executor,
-        cancelled: Callable[[], bool],
-    ) -> list[bytes]:
-        """One record per prepared partition, in order; see `decode_record`.
+        each: Each,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> list[list[Accumulator]]:
+        """The sums of every prepared partition, in order; see `reduce_partition`.
 
-        Partitions run side by side in `pool`; once `cancelled()` is true those that have not begun
-        are left out, from the first of them on.
+        `frontiers` has the frontier values of each pass, shape (sets, values). Once `cancelled()`
+        is true partitions that have not begun are left out, from the first of them on.
         """
-        mode, frontiers = decode_request(request)
 
-        def work(item: Prepared) -> bytes | AssumptionError | None:
-            if cancelled():
+        def work(item: Prepared) -> list[Accumulator] | AssumptionError | None:
+            if cancelled is not None and cancelled():
                 return None
             recipe = self.recipes[item.pass_index]
             try:
@@ -141,18 +104,18 @@ class ReductionPayload:
             except AssumptionError as error:
                 return error
 
-        records: list[bytes] = []
+        found: list[list[Accumulator]] = []
         contradicted: list[AssumptionError] = []
-        for record in pool.map(work, prepared):
-            if record is None:
+        for sums in each(work, prepared):
+            if sums is None:
                 break
-            if isinstance(record, AssumptionError):
-                contradicted.append(record)
+            if isinstance(sums, AssumptionError):
+                contradicted.append(sums)
             else:
-                records.append(record)
+                found.append(sums)
         if contradicted:
             raise _together(contradicted)
-        return records
+        return found
 
 
 def _together(errors: Sequence[AssumptionError]) -> AssumptionError:
@@ -167,8 +130,8 @@ def _together(errors: Sequence[AssumptionError]) -> AssumptionError:
 
 def reduce_partition(
     recipe: Recipe, partition: PreparedPartition, mode: Mode, frontiers: Array
-) -> bytes:
-    """Reduce one partition to a record: one accumulator per row of `frontiers`.
+) -> list[Accumulator]:
+    """The sums of one partition: an accumulator per row of `frontiers`.
 
     The events are read once for all of them.
     """
@@ -178,7 +141,7 @@ def reduce_partition(
         for weights in partition.weights():
             accumulator.add_rows(weights[np.newaxis, :], first)
             first += weights.shape[0]
-        return accumulator.to_bytes()
+        return [accumulator]
     program = _program(recipe.programs, mode)
     kernel = get_backend(recipe.backend).compile(program, "reduce")
     sums = [Accumulator(program.n_outputs) for _ in frontiers]
@@ -196,7 +159,7 @@ def reduce_partition(
                     start,
                     chunk.weights,
                 )
-    return b"".join(accumulator.to_bytes() for accumulator in sums)
+    return sums
 
 
 def _program(programs: EventPrograms, mode: Mode) -> Program:

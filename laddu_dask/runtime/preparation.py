@@ -5,7 +5,7 @@ Both kinds give the same chunks of cached columns, so a reduction does not know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -120,10 +120,11 @@ class ResidentPartition:
         self.first_event, self.events = first_event, events
         self._columns, self._weights = columns, weights
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterable[Chunk]:
         """Everything at once; a resident chunk costs nothing more."""
-        if self.events:
-            yield Chunk(self.first_event, self.events, self._columns, self._weights)
+        if not self.events:
+            return ()
+        return (Chunk(self.first_event, self.events, self._columns, self._weights),)
 
     def weights(self) -> Iterator[Array]:
         """Weights of the events."""

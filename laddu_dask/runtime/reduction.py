@@ -1,6 +1,6 @@
 """Sums over the events of several data sets, wherever they lie.
 
-The reducer plans, opens a session when it is first needed, and turns the records of the partitions
+The reducer plans, opens a session when it is first needed, and turns the sums of the partitions
 into one exact accumulator per pass. It checks in every evaluation that no event was lost.
 """
 
@@ -24,15 +24,17 @@ from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capaci
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
 from laddu_dask.runtime.partitions import Partition, partition_dataset
-from laddu_dask.runtime.payload import Mode, ReductionPayload, decode_record, encode_request
+from laddu_dask.runtime.payload import Mode, ReductionPayload
 from laddu_dask.runtime.preparation import Recipe
+from laddu_dask.runtime.wire import RemotePayload, RemoteSession
 from laddu_dask.runtime.worker_info import WorkerInfo
 
 Array = npt.NDArray[np.float64]
 
 #: Smaller partitions cost more in dispatch than they gain in balance.
 SMALLEST_PARTITION = 16384
-#: Partitions per thread: enough to even out threads of different speed.
+#: Partitions per thread: enough to even out threads of different speed. A single thread has none to
+#: wait for.
 PARTITIONS_PER_THREAD = 2
 #: Larger chunks save no time, and what is prepared at once is in memory beside what is kept: 10**6
 #: events in chunks of this length took half the time and half the memory that one chunk took.
@@ -159,7 +161,7 @@ class Reducer:
     def _partition_count(self, dataset: Dataset, threads: int) -> int:
         if self.execution.partitions is not None:
             return self.execution.partitions
-        most = max(PARTITIONS_PER_THREAD * threads, 1)
+        most = PARTITIONS_PER_THREAD * threads if threads > 1 else 1
         return max(min(most, -(-dataset.n_events // SMALLEST_PARTITION)), 1)
 
     # evaluation ----------------------------------------------------------------------------
@@ -184,13 +186,16 @@ class Reducer:
             self._owner = [index for index, _ in tasks]
             self._pool = LeasePool("host", self.capacity().budget)
             self._leases = [self._pool.reserve(d.resident_bytes, d.label) for d in decisions]
+            self._transient = max((d.transient_bytes for d in decisions), default=0)
             try:
                 if self._client is None:
                     self._session = LocalSession(payload, self.execution.local_threads)
                 else:
                     from laddu_dask.runtime.cluster import ClusterSession
 
-                    self._session = ClusterSession(self._client, payload, len(tasks))
+                    self._session = RemoteSession(
+                        ClusterSession(self._client, RemotePayload(payload), len(tasks))
+                    )
             except BaseException:
                 self._release_leases()
                 raise
@@ -198,7 +203,8 @@ class Reducer:
 
     def reduce(self, mode: Mode, frontiers: Sequence[Array]) -> list[Accumulator]:
         """One accumulator per pass, for one row of frontier values each; see `reduce_many`."""
-        return [total for (total,) in self.reduce_many(mode, frontiers)]
+        rows = [frontier[np.newaxis] for frontier in frontiers]
+        return [total for (total,) in self.reduce_many(mode, rows)]
 
     def reduce_many(self, mode: Mode, frontiers: Sequence[Array]) -> list[list[Accumulator]]:
         """One accumulator per parameter set of every pass; the events are read once.
@@ -217,20 +223,16 @@ class Reducer:
         """
         session = self.start()
         assert self._pool is not None
-        transient = max((d.transient_bytes for d in self.plan().decisions), default=0)
-        effort = max((len(np.atleast_2d(rows)) for rows in frontiers), default=1)
-        with self._pool.reserve(transient, "a pass over the events"):
-            records = session.evaluate(
-                encode_request(mode, frontiers), effort * _EFFORT.get(mode, 1.0)
-            )
-        if len(records) != len(self._owner):
+        effort = max(map(len, frontiers), default=1) * _EFFORT.get(mode, 1.0)
+        with self._pool.reserve(self._transient, "a pass over the events"):
+            parts = session.evaluate(mode, frontiers, effort)
+        if len(parts) != len(self._owner):
             raise ExecutionError(
-                f"{len(records)} of {len(self._owner)} partitions answered", option="cluster"
+                f"{len(parts)} of {len(self._owner)} partitions answered", option="cluster"
             )
         totals: list[list[Accumulator]] = [[] for _ in self.passes]
-        for task, record in sorted(records.items()):
-            known = totals[self._owner[task]]
-            found = decode_record(record)
+        for owner, found in zip(self._owner, parts, strict=True):
+            known = totals[owner]
             if known:
                 for total, part in zip(known, found, strict=True):
                     total.merge(part)

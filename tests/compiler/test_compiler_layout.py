@@ -175,3 +175,23 @@ def test_programs_travel() -> None:
         assert again.programs.digest == model.programs.digest
         other = compile_model(expr + A, transform)  # type: ignore[arg-type]
         assert other.programs.digest != model.programs.digest
+
+
+def test_names_are_made_once_and_change_nothing() -> None:
+    """A layout that has been asked equals, hashes and pickles as one that has not."""
+    asked, fresh = layout(A * B), layout(A * B)
+    assert asked.names is asked.names
+    assert asked.free is asked.free
+    assert (asked, hash(asked)) == (fresh, hash(fresh))
+    again = pickle.loads(pickle.dumps(asked))
+    assert (again, again.names) == (fresh, ("a", "b"))
+
+
+@pytest.mark.parametrize("values", [[1, 2.5], (1, 2.5), np.array([1, 2.5]), {"a": 1, "b": 2.5}])
+def test_vectors_are_new_arrays_of_floats(values: Any) -> None:
+    """Whatever they are made of: nobody's array is kept."""
+    found = layout(A * B).vector(values)
+    assert found.dtype == np.float64
+    assert found.tolist() == [1.0, 2.5]
+    if isinstance(values, np.ndarray):
+        assert not np.shares_memory(found, values)

@@ -399,12 +399,12 @@ def test_separable_integral_in_closed_form() -> None:
     separable, n = form.separable, form.separable.n_statistics
     statistics = np.array([3.0, 5.0])[:n]
     at = np.array([0.5, 0.25])
-    columns_ = [separable.curve(at, statistics, unit) for unit in np.eye(2)]
+    columns_ = [separable.of(statistics).curve(at, unit) for unit in np.eye(2)]
     found = np.array(columns_)
-    values = [separable.evaluate(at, unit) for unit in np.eye(n)]
+    values = [separable.of(unit).value(at) for unit in np.eye(n)]
     assert all(value is not None for value in values)
     # Which statistic is which shows in the values of unit statistics.
-    sums = {round(value[0], 12): k for k, value in enumerate(values) if value is not None}
+    sums = {round(value, 12): k for k, value in enumerate(values) if value is not None}
     linear = statistics[sums[0.375]]
     square = statistics[sums[round(float(np.exp(0.25)), 12)]]
     expected = [[2 * linear, linear], [linear, np.exp(0.25) * square]]

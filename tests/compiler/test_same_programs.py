@@ -59,7 +59,8 @@ def digests(expr: ld.Expr) -> Iterator[str]:
     form = compile_integral(expr, Assumptions())
     if form.separable is not None:
         part = form.separable
-        yield digest(part.statistics.digest, part.instructions, part.outputs, part.guards)
+        scalar = part.invariants
+        yield digest(part.statistics.digest, part.terms, scalar.forward, scalar.pullback)
     if form.residual is not None:
         yield of_model(form.residual)
 

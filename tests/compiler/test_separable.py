@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import models as benchmark_models
@@ -128,11 +129,12 @@ def test_number_of_statistics_and_value(expr: Expr, products: int, count: int) -
     inputs = np.concatenate([rows[: programs.n_cached], weights[np.newaxis]])
     statistics = run_program(programs.value, inputs, np.zeros(0), "interpreter").sum(axis=1)
     point = compile_model(expr, "linear").layout.defaults * 1.1 + 0.05
-    found = separable.evaluate(point, statistics)
-    assert found is not None
+    known = separable.of(statistics)
     value, gradient = general(expr, point, weights)
-    assert found[0] == pytest.approx(value, rel=1e-13)
-    np.testing.assert_allclose(found[1], gradient, rtol=1e-12, atol=1e-12 * abs(gradient).max())
+    assert known.value(point) == pytest.approx(value, rel=1e-13)
+    np.testing.assert_allclose(
+        known.gradient(point), gradient, rtol=1e-12, atol=1e-12 * abs(gradient).max()
+    )
 
 
 def test_free_shapes_are_not_separable() -> None:
@@ -169,9 +171,23 @@ def test_sign_of_a_parameter_is_guarded() -> None:
     """Where a root of a parameter turns imaginary, the separated form must not be used."""
     form = compile_integral((SCALE.sqrt() * F0 + F2).norm_sqr(), Assumptions())
     assert form.separable is not None
-    statistics = np.ones(form.separable.n_statistics)
-    assert form.separable.evaluate(np.array([2.0]), statistics) is not None
-    assert form.separable.evaluate(np.array([-2.0]), statistics) is None
+    known = form.separable.of(np.ones(form.separable.n_statistics))
+    assert known.value(np.array([2.0])) is not None
+    assert known.value(np.array([-2.0])) is None
+
+
+@pytest.mark.parametrize("number", [1e150, -1e150, 1e-150, math.inf, math.nan])
+def test_a_factor_that_is_not_moderate_leaves_the_form(number: float) -> None:
+    """And so does a sum that is not finite, or of which rounding may be left."""
+    form = compile_integral(SCALE * F0.norm_sqr() + F2.norm_sqr(), Assumptions())
+    assert form.separable is not None
+    known = form.separable.of(np.ones(form.separable.n_statistics))
+    assert known.value(np.array([0.5])) is not None
+    assert known.value(np.array([number])) is None
+    assert known.value(np.array([-1.0])) is None  # 1 - 1
+    largest = form.separable.of(np.full(form.separable.n_statistics, 1e308))
+    assert largest.value(np.array([0.5])) is not None
+    assert largest.value(np.array([5.0])) is None
 
 
 def test_statistics_that_are_zero_or_repeat_another_are_left_out() -> None:
@@ -208,8 +224,7 @@ def test_statistics_that_are_zero_or_repeat_another_are_left_out() -> None:
         assert all(check.findings(rows) is None for check in programs.checks)
         inputs = np.concatenate([rows[: programs.n_cached], np.ones((1, 300))])
         sums = run_program(programs.value, inputs, np.zeros(0), "interpreter").sum(axis=1)
-        evaluated = form.evaluate(point, sums)
-        assert evaluated is not None
-        values.append(evaluated)
+        known = form.of(sums)
+        values.append((known.value(point), known.gradient(point)))
     assert values[1][0] == pytest.approx(values[0][0], rel=1e-12)
     np.testing.assert_allclose(values[1][1], values[0][1], rtol=1e-11, atol=1e-10)

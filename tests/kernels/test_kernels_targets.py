@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+import weakref
+from collections.abc import Callable, Iterator
 from time import process_time
 from typing import Any
 
@@ -53,6 +55,14 @@ def states(kernel: cpu_kernels.CpuKernel) -> tuple[Accumulator, NDArray[np.int64
     return total, np.where(np.isnan(out), np.nan, out).view(np.int64)
 
 
+@pytest.fixture(autouse=True)
+def environment_is_read_anew() -> Iterator[None]:
+    """A process reads once which target it is to use."""
+    current_target.cache_clear()
+    yield
+    current_target.cache_clear()
+
+
 PRECISIONS = pytest.mark.parametrize("precision", ["f64", "f32"])
 
 
@@ -67,6 +77,7 @@ def test_every_target_gives_the_bits_of_the_host(
         cpu_kernels.CpuKernel(program(precision), find_target("host"))
     )
     monkeypatch.setenv(VARIABLE, name)
+    current_target.cache_clear()
     kernel = get_backend("cpu").compile(program(precision))
     assert isinstance(kernel, cpu_kernels.CpuKernel)
     assert kernel.target.name == name
@@ -140,11 +151,34 @@ def test_functions_of_long_programs_are_written_once() -> None:
         assert len(text.splitlines()) < 1500
 
 
+def test_code_stays_while_it_runs() -> None:
+    """Better code may take its place meanwhile."""
+    kernel = cpu_kernels.CpuKernel(program("f64"), current_target())
+    _, expected = states(kernel)
+    better = assemble(kernel.assembly("map"), current_target(), 2)
+    entry = kernel._entries["map"]
+    in_use, run = weakref.ref(entry.code), entry.function
+    kept: list[bool] = []
+
+    def replaced(*arguments: int) -> None:
+        kernel._install("map", better, optimized=True)
+        kept.append(in_use() is not None)
+        run(*arguments)
+
+    kernel._entries["map"] = dataclasses.replace(entry, function=replaced)
+    del entry
+    _, values = states(kernel)
+    assert kept == [True]
+    assert in_use() is None
+    np.testing.assert_array_equal(values, expected)
+
+
 def test_unknown_targets_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "avx1024")
     with pytest.raises(ExecutionError, match="unknown target 'avx1024'"):
         get_backend("cpu").compile(program())
     monkeypatch.setenv(VARIABLE, "")
+    current_target.cache_clear()
     assert current_target() == find_target("host")
 
 

@@ -16,6 +16,8 @@ from two_wave_case import bits, model, sample, two_waves
 
 import laddu_dask as ld
 from laddu_dask.errors import DataError, ExecutionError, MemoryBudgetError
+from laddu_dask.runtime import adaptive
+from laddu_dask.runtime.forms import choose_form
 
 A = ld.parameter("a", initial=0.5)
 X = ld.scalar("x")
@@ -295,3 +297,22 @@ def test_a_cluster_without_workers() -> None:
 
 def _session_keys(dask_scheduler: Any) -> list[str]:
     return [str(key) for key in dask_scheduler.tasks if "laddu" in str(key)]
+
+
+def test_forms_are_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DP-10: also where memory is short and computing more from fewer columns does not help."""
+    chosen: list[str] = []
+
+    def counted(item: Any, *arguments: Any, **options: Any) -> Any:
+        chosen.append(item.label)
+        return choose_form(item, *arguments, **options)
+
+    monkeypatch.setattr(adaptive, "choose_form", counted)
+    with likelihood(events(200_000), memory="1 MiB") as used:
+        values = {used.value()}
+        first = len(chosen)
+        decisions = used._reducer.reducer.plan().decisions
+        assert "streaming" in [decision.strategy for decision in decisions]
+        values |= {used.value() for _ in range(3)}
+    assert len(chosen) == first
+    assert len(values) == 1

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from two_wave_case import bits, expected, intensity, sample, two_waves
 
 import laddu_dask as ld
+from laddu_dask.compiler import IntegratedSum
 from laddu_dask.errors import EvaluationError
 
 
@@ -196,3 +197,23 @@ def test_a_derivative_beyond_the_largest_number_is_refused() -> None:
     ):
         likelihood.value_and_gradient([0.5])
     assert caught.value.names == ["p"]
+
+
+def test_derivatives_beyond_the_separated_form_are_those_of_the_written_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The value keeps its bits, at that point and at those that share a pass with it."""
+    with two_waves(normalization="auto") as likelihood:
+        usual = [likelihood.default_parameters, likelihood.default_parameters * 1.1]
+        values, gradients = likelihood.value_and_gradient_many(usual)
+        gradient = IntegratedSum.gradient
+
+        def spoiled(self: IntegratedSum, parameters: NDArray[np.float64]) -> NDArray[np.float64]:
+            found = gradient(self, parameters)
+            return found if (parameters == usual[0]).all() else found * np.inf
+
+        monkeypatch.setattr(IntegratedSum, "gradient", spoiled)
+        found, slopes = likelihood.value_and_gradient_many(usual)
+        assert found.tolist() == values.tolist() == likelihood.value_many(usual).tolist()
+        assert slopes[0].tolist() == gradients[0].tolist()
+        np.testing.assert_allclose(slopes[1], gradients[1], rtol=1e-11)

@@ -28,20 +28,20 @@ class Payload:
             raise DataError("partition 1 is broken")
         return partition
 
-    def evaluate(self, request: bytes, prepared: Any, pool: Any, cancelled: Any) -> list[bytes]:
+    def evaluate(self, mode: Any, frontiers: Any, prepared: Any, each: Any) -> list[Any]:
         assert prepared == [0, 1, 2]
-        return list(pool.map(self._record, prepared))
+        return list(each(self._sums, prepared))
 
-    def _record(self, partition: int) -> bytes:
+    def _sums(self, partition: int) -> list[str]:
         self.threads.append(threading.current_thread())
-        return bytes([partition])
+        return [f"sum of {partition}"]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_one_thread_is_that_of_the_caller(threads: int) -> None:
     payload: Any = Payload()
     with LocalSession(payload, threads) as session:
-        assert session.evaluate(b"") == {0: b"\0", 1: b"\1", 2: b"\2"}
+        assert session.evaluate("value", []) == [[f"sum of {k}"] for k in range(3)]
         assert len(payload.threads) == 6
         here = [thread is threading.current_thread() for thread in payload.threads]
         assert here == [threads == 1] * 6

@@ -24,11 +24,13 @@ from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.runtime import Execution, Model, Pass, Reducer
 from laddu_dask.runtime.local import LocalSession
-from laddu_dask.runtime.payload import (
-    ReductionPayload,
+from laddu_dask.runtime.payload import ReductionPayload, reduce_partition
+from laddu_dask.runtime.wire import (
+    RemotePayload,
+    decode_record,
     decode_request,
+    encode_record,
     encode_request,
-    reduce_partition,
 )
 
 # However the tests are imported, workers get the classes of this file with the work.
@@ -61,13 +63,21 @@ def frontier(*parameters: float) -> Any:
 
 @given(
     st.sampled_from(["weights", "value", "gradient"]),
-    st.lists(arrays(np.float64, st.integers(0, 5), elements=st.floats(width=64)), max_size=5),
+    st.lists(
+        arrays(
+            np.float64,
+            st.tuples(st.integers(0, 3), st.integers(0, 5)),
+            elements=st.floats(width=64),
+        ),
+        max_size=5,
+    ),
 )
 def test_requests_survive_to_the_last_bit(mode: Any, frontiers: list[Any]) -> None:
     """NaN payloads, signed zeros and infinities included."""
     found, values = decode_request(encode_request(mode, frontiers))
     assert found == mode
     assert [v.tobytes() for v in values] == [f.tobytes() for f in frontiers]
+    assert [v.shape for v in values] == [f.shape for f in frontiers]
 
 
 def test_payload_pickles_and_is_cancelled_between_partitions() -> None:
@@ -76,11 +86,14 @@ def test_payload_pickles_and_is_cancelled_between_partitions() -> None:
         used.start()
         session = used._session
         assert isinstance(session, LocalSession)
-        payload: ReductionPayload = pickle.loads(pickle.dumps(session._payload))
-    prepared = [payload.prepare(number) for number in range(len(payload.tasks))]
-    request = encode_request("value", [frontier(0.5)])
+        here: ReductionPayload = session._payload
+        payload: RemotePayload = pickle.loads(pickle.dumps(RemotePayload(here)))
+    prepared = [payload.prepare(number) for number in range(len(here.tasks))]
+    rows = [frontier(0.5)[np.newaxis]]
+    request = encode_request("value", rows)
     with ThreadPoolExecutor(1) as pool:
         everything = payload.evaluate(request, prepared, pool, lambda: False)
+        assert list(map(decode_record, everything)) == here.evaluate("value", rows, prepared, map)
         assert len(everything) == 4
         for allowed in range(4):
             asked = iter(range(10))
@@ -109,25 +122,36 @@ def test_sums_of_several_passes(storage: str) -> None:
     assert [total.round()[1] for total in sums] == pytest.approx([25.0, 0.0, 1.75], rel=1e-15)
 
 
+def test_one_thread_works_on_one_partition() -> None:
+    """Two partitions each even out several threads; the sums have the same bits."""
+    found = []
+    for threads, partitions in ((1, 1), (2, 4)):
+        with closing(reducer(events(100_000), threads=threads, partitions=None)) as used:
+            sums = used.reduce("gradient", [frontier(0.5)])
+            assert len(used._partitions[0]) == partitions
+            found.append(sums)
+    assert found[0] == found[1]
+
+
 def test_a_session_that_is_closed_says_so() -> None:
     used = reducer(events())
     session = used.start()
     used.close()
     with pytest.raises(ExecutionError, match="this session is closed"):
-        session.evaluate(encode_request("value", [frontier(0.5)]))
+        session.evaluate("value", [frontier(0.5)[np.newaxis]], 1.0)
 
 
 # losses ------------------------------------------------------------------------------------
 
 
-def test_a_lost_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_sums_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that answers for three of four partitions."""
     complete = LocalSession.evaluate
 
-    def incomplete(self: LocalSession, request: bytes, effort: float) -> dict[int, bytes]:
-        records = complete(self, request, effort)
-        del records[2]
-        return records
+    def incomplete(self: LocalSession, *asked: Any) -> list[list[Accumulator]]:
+        sums = complete(self, *asked)
+        del sums[2]
+        return sums
 
     monkeypatch.setattr(LocalSession, "evaluate", incomplete)
     with closing(reducer(events())) as used:
@@ -139,11 +163,11 @@ def test_a_lost_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lost_partition_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that is there but counts no event: the rows promised are compared with the sum."""
+    """Sums that are there but count no event: the rows promised are compared with the sum."""
 
-    def forgetful(recipe: Any, partition: Any, mode: Any, values: Any) -> bytes:
+    def forgetful(recipe: Any, partition: Any, mode: Any, values: Any) -> list[Accumulator]:
         if partition.first_event == 2 * TILE:
-            return Accumulator(1 if mode != "gradient" else 2).to_bytes()
+            return [Accumulator(1 if mode != "gradient" else 2)]
         return reduce_partition(recipe, partition, mode, values)
 
     monkeypatch.setattr("laddu_dask.runtime.payload.reduce_partition", forgetful)
@@ -158,11 +182,12 @@ def test_a_lost_partition_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_partition_counted_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """More events than promised are as wrong as fewer."""
 
-    def doubled(recipe: Any, partition: Any, mode: Any, values: Any) -> bytes:
-        record = Accumulator.from_bytes(reduce_partition(recipe, partition, mode, values))
+    def doubled(recipe: Any, partition: Any, mode: Any, values: Any) -> list[Accumulator]:
+        (total,) = reduce_partition(recipe, partition, mode, values)
         if partition.first_event == 0:
-            record.merge(Accumulator.from_bytes(record.to_bytes()))
-        return record.to_bytes()
+            (same,) = decode_record(encode_record([total]))
+            total.merge(same)
+        return [total]
 
     monkeypatch.setattr("laddu_dask.runtime.payload.reduce_partition", doubled)
     with (
