@@ -34,8 +34,8 @@ from laddu_dask.kernels.target import Target, current_target
 
 #: Operations up to which good code is made at once, in some hundredths of a second.
 DIRECT = 500
-#: Operations from which the last few per cent of speed are not worth the time to compile.
-LARGE = 6000
+#: Effort that LLVM makes for good code.
+LEVEL = 2
 
 _KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 10)
 _DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 16)
@@ -66,16 +66,16 @@ def _generator() -> str:
     return state.hexdigest()
 
 
-def _key(name: str, target: Target, level: int) -> str:
-    return f"{name}|{target.key}|{level}|{_generator()}"
+def _key(name: str, target: Target) -> str:
+    return f"{name}|{target.key}|{_generator()}"
 
 
 @functools.cache
 def _driver(target: Target) -> tuple[Code, Any]:
-    key = _key("driver", target, 2)
+    key = _key("driver", target)
     made = default_cache().get(key)
     if made is None:
-        made = assemble(driver_text(), target, 2, passes=True)
+        made = assemble(driver_text(), target, LEVEL, passes=True)
         default_cache().put(key, made)
     code = Code(made, target)
     return code, _DRIVER(code.address("reduce"))
@@ -145,17 +145,14 @@ class CpuKernel:
         event_function(module, "kernel", ops, outputs, reduce=purpose == "reduce")
         return str(module)
 
-    def _level(self) -> int:
-        return 2 if self.program.size <= LARGE else 1
-
     def _key(self, purpose: Purpose) -> str:
-        return _key(f"{purpose}|{self.program.digest}", self.target, self._level())
+        return _key(f"{purpose}|{self.program.digest}", self.target)
 
     def _optimize(self, purpose: Purpose) -> None:
         """Good code for a purpose, unless somebody has made it in the meantime."""
         entry = self._entries.get(purpose)
         if entry is None or not entry.optimized:
-            made = assemble(self.assembly(purpose), self.target, self._level())
+            made = assemble(self.assembly(purpose), self.target, LEVEL)
             default_cache().put(self._key(purpose), made)
             self._install(purpose, made, optimized=True)
 

@@ -91,7 +91,7 @@ def test_every_target_gives_the_bits_of_the_host(
 def test_effort_changes_no_bit(level: int, precision: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu_kernels, "default_cache", nothing_kept)
     _, expected = states(cpu_kernels.CpuKernel(program(precision), current_target()))
-    monkeypatch.setattr(cpu_kernels.CpuKernel, "_level", lambda self: level)
+    monkeypatch.setattr(cpu_kernels, "LEVEL", level)
     _, values = states(cpu_kernels.CpuKernel(program(precision), current_target()))
     np.testing.assert_array_equal(values, expected)
 
