@@ -219,15 +219,13 @@ def test_another_process_finds_the_kernel_and_mends_a_damaged_one(tmp_path: Path
     assert run() == [1, 0, 0, expected]
 
 
-def test_the_key_names_processor_effort_and_generator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_names_processor_and_generator(monkeypatch: pytest.MonkeyPatch) -> None:
     target = cpu_kernels.current_target()
     kernel = cpu_kernels.CpuKernel(program(), target)
     keys = {kernel._key("map"), kernel._key("reduce")}
     monkeypatch.setattr(cpu_kernels, "_generator", lambda: "another")
     keys.add(kernel._key("map"))
-    monkeypatch.setattr(cpu_kernels.CpuKernel, "_level", lambda self: 3)
-    keys.add(kernel._key("map"))
     other = cpu_kernels.Target("other", target.triple, "x86-64", "")
     keys.add(cpu_kernels.CpuKernel(program(), other)._key("map"))
-    assert len(keys) == 5
+    assert len(keys) == 4
     assert rows(program()).shape[0] == program().n_inputs
