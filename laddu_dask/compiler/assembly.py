@@ -14,7 +14,7 @@ from laddu_dask.compiler.decided import decide, with_decided_conditions
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt
 from laddu_dask.compiler.invariants import Invariants, forward, pullback
-from laddu_dask.compiler.ir import EVENT, PARAMETER, Graph, live
+from laddu_dask.compiler.ir import EVENT, MIXED, PARAMETER, Graph, live
 from laddu_dask.compiler.layout import ParameterLayout
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.modes import Autodiff, Mode, forward_may_pay, tangent_rows
@@ -27,8 +27,8 @@ from laddu_dask.compiler.reverse import adjoints
 #: precision I and its derivatives are floats; what the transform makes of them are doubles.
 Transform = Literal["linear", "log", "complex"]
 
-#: Values from which one program serves both sums of a likelihood, so that machine code is made
-#: once: the logarithm that it takes in vain is less than a hundredth of the work then.
+#: Values of events and parameters from which one program serves both sums of a likelihood, so that
+#: machine code is made once: the logarithm taken in vain is less than a hundredth of the work then.
 _LONG = 1000
 
 
@@ -213,7 +213,7 @@ def _single_outputs(
 def _transformed(graph: Graph, intensity: int, transform: Transform) -> tuple[int, int]:
     """Weighted transform of an intensity, and its derivative by the intensity."""
     weight = graph.emit("weight")
-    if len(live(graph, [intensity])) < _LONG:
+    if sum(graph.kinds[value] == MIXED for value in live(graph, [intensity])) < _LONG:
         if transform == "linear":
             return graph.mul(weight, intensity), weight
         return graph.mul(weight, graph.call("log", intensity)), graph.div(weight, intensity)

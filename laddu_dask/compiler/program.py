@@ -24,6 +24,7 @@ from laddu_dask.compiler.ir import (
     compact,
     live,
 )
+from laddu_dask.compiler.order import by_need
 from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.systems import SYSTEMS, last_unknowns, order
 from laddu_dask.compiler.unrolling import Unrolling
@@ -215,7 +216,8 @@ def cut(
             leaves[value] = ("input", (), str(n_inputs))
     computed = [value for value in needed if value not in leaves]
     compound = any(graph.ops[value][0] in _COMPOUND for value in computed)
-    body, rows = (_unrolled if compound else _copied)(graph, computed, outputs, leaves)
+    code = (_unrolled if compound else _copied)(graph, computed, outputs, leaves)
+    body, rows = by_need(*code)
     program = Program(body, n_inputs + weighted, n_parameters, rows, weighted, precision)
     program.verify()
     return program

@@ -23,14 +23,14 @@ from laddu_dask.kernels.backend import Rows, padded, whole_vectors
 from laddu_dask.kernels.target import Target
 
 #: So many streams are fetched ahead by every processor.
-FEW = 16
+_FEW = 16
 #: Bytes of a cache line, and of a vector of doubles in the widest registers.
 _LINE_BYTES = 64
 
 
 def prefers_vectors(columns: int, target: Target) -> bool:
     """Whether a processor reads so many columns faster when they lie together."""
-    return columns > FEW and target.processor.startswith("znver")
+    return columns > _FEW and target.processor.startswith("znver")
 
 
 def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike = float) -> Any:

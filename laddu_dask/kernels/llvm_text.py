@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Sequence
 
 from laddu_dask.kernels.accumulator import COMPENSATED, LANES
-from laddu_dask.kernels.column_layout import FEW
 from laddu_dask.kernels.oplist import Call, Cold, Kind, Op, OpList, Value
 
 DOUBLES = f"<{LANES} x double>"
@@ -166,17 +165,10 @@ class Printer:
         for index in self._leaves:
             self.operands.pop(index, None)
 
-    def load(
-        self, pointer: str, offset: str, kind: Kind = "d", *, in_this_order: bool = False
-    ) -> str:
-        """Vector at an element offset; only element alignment is assumed.
-
-        LLVM keeps the order of loads that have one.
-        """
+    def load(self, pointer: str, offset: str, kind: Kind = "d") -> str:
+        """Vector at an element offset; only element alignment is assumed."""
         place = self.line(f"getelementptr {_SCALARS[kind]}, ptr {pointer}, i64 {offset}")
-        ordered = "volatile " if in_this_order else ""
-        align = 8 if kind == "d" else 4
-        return self.line(f"load {ordered}{_TYPES[kind]}, ptr {place}, align {align}")
+        return self.line(f"load {_TYPES[kind]}, ptr {place}, align {8 if kind == 'd' else 4}")
 
     def store(self, value: str, pointer: str, offset: str) -> None:
         """Store a vector at an element offset."""
@@ -367,20 +359,14 @@ def event_function(
                 scalar = printer.line(f"fptrunc double {scalar} to float")
             return printer.splat(scalar, op.kind)
         row = printer.line(f"mul i64 %stride, {op.data}")
-        place = printer.line(f"add i64 {row}, %vector")
-        first = op.index not in fetched
-        fetched.add(op.index)
-        return printer.load("%in", place, op.kind, in_this_order=first and wide)
+        return printer.load("%in", printer.line(f"add i64 {row}, %vector"), op.kind)
 
-    # Processors fetch ahead of who reads forward: another order takes three times as long.
-    wide = sum(op.name == "input" for op in ops.body) > FEW
     long = len(ops.body) >= _BLOCK
-    fetched: set[int] = set()
     p = Printer(module, ops, leaf)
     rows: dict[int, list[int]] = {}
     for row, value in enumerate(outputs):
         rows.setdefault(value.index, []).append(row)
-    sums = _Sums(p, len(outputs), in_memory=long) if reduce else None
+    sums = _Sums(p) if reduce else None
     p.lines.append("  br label %loop")
     p.label("loop")
     head = len(p.lines)
@@ -412,12 +398,9 @@ def event_function(
         p.lines.append("nothing:\n  ret void")
         p.lines.insert(0, "  %never = icmp slt i64 %stop, 0")
     body = "\n".join(p.lines)
-    # Were nothing known to alias, LLVM would fetch all parameters before the loop; of many most
-    # would go to the stack, eight times as long.
-    alone = "" if long else "noalias "
     module.functions[name] = (
         f"define void @{name}(ptr %in, i64 %stride, i64 %step, ptr %weights, i64 %mask, "
-        f"ptr %parameters, i64 %start, i64 %stop, ptr {alone}%out, i64 %out_stride) #0 "
+        f"ptr %parameters, i64 %start, i64 %stop, ptr noalias %out, i64 %out_stride) #0 "
         f"{{\nentry:\n{body}\n}}\n"
     )
 
@@ -429,24 +412,14 @@ def _row(p: Printer, row: int) -> str:
 class _Sums:
     """Lane sums of the output rows over the steps of a loop, and what is lost in the first ones."""
 
-    def __init__(self, printer: Printer, rows: int, *, in_memory: bool) -> None:
+    def __init__(self, printer: Printer) -> None:
         self._p = printer
         self._new: dict[str, str] = {}
-        #: Those that lie where their sums are wanted, and not in registers during the loop.
-        self._in_memory = range(COMPENSATED, rows) if in_memory else ()
-        for row in self._in_memory:
-            printer.store("zeroinitializer", "%out", _row(printer, row))
 
     def add(self, row: int, x: str) -> None:
         """A value of this step."""
-        p = self._p
-        if row in self._in_memory:
-            place = _row(p, row)
-            total = p.line(f"fadd {DOUBLES} {p.load('%out', place)}, {x}")
-            p.store(total, "%out", place)
-            return
         old = f"%sum{row}"
-        new = self._new[old] = p.line(f"fadd {DOUBLES} {old}, {x}")
+        new = self._new[old] = self._p.line(f"fadd {DOUBLES} {old}, {x}")
         if row < COMPENSATED:
             self._new[f"%lost{row}"] = self._add_error(f"%lost{row}", old, x, new)
 

@@ -87,3 +87,25 @@ def test_value_and_derivatives(backend: str) -> None:
         np.testing.assert_allclose(
             curved, (up[1] - down[1]) / (2 * h), rtol=1e-5, atol=1e-6 * np.abs(curved).max()
         )
+
+
+@pytest.mark.parametrize("flag", [0.0, 1.0])
+def test_long_functions_of_parameters_count_once(flag: float) -> None:
+    """Nothing of what is computed once per evaluation counts, also where events drop out."""
+    growth = ld.parameter("a", initial=0.3)
+    for _ in range(600):
+        growth = (growth * growth + 1.0).sqrt()
+    model = growth * (1.0 + ld.scalar("flag") * ld.scalar("x"))
+    programs = compile_model(model, "linear", Assumptions()).programs
+    assert "log" not in {op for op, _, _ in programs.gradient.instructions}
+    data, mc = (
+        ld.Dataset.from_arrays(
+            p4s={}, scalars={"x": np.linspace(0.1, 1.0, 9), "flag": np.full(9, flag)}
+        )
+        for _ in range(2)
+    )
+    term = ld.NLL(model, data=data, accepted_mc=mc)
+    with ld.Likelihood([term], ld.Execution(threads=1)) as found:
+        x = 1.0 + flag * np.linspace(0.1, 1.0, 9)
+        expected = 2 * (9 * np.log(x.sum()) - np.log(x).sum())
+        assert found.value() == pytest.approx(expected, rel=1e-12)
