@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from laddu_dask.compiler import pairs
@@ -146,8 +148,11 @@ class _Cuts:
             tuple(guard.property for guard in guards),
             self._precision,
         )
-        excerpt = Excerpt.of(self._graph, *self._excerpt)
-        return CompiledModel(layout, invariants, replace(self.programs, excerpt=excerpt))
+        return CompiledModel(layout, invariants, self._with_excerpt)
+
+    @cached_property
+    def _with_excerpt(self) -> EventPrograms:
+        return replace(self.programs, excerpt=Excerpt.of(self._graph, *self._excerpt))
 
     def _told(self) -> list[int]:
         """The frontier with the number that says which transform is meant."""
@@ -158,6 +163,20 @@ class _Cuts:
 
 class Draft(_Cuts):
     """The event programs of a form for a transform, differentiated in `mode`."""
+
+    @classmethod
+    def of(
+        cls, lowered: Lowered, transform: Transform, mode: Mode, options: KernelOptions
+    ) -> Draft:
+        """The same, made once where both transforms have the same programs."""
+        known = lowered.drafts.get((mode, options)) if transform != "complex" else None
+        if known is None:
+            known = cls(lowered, transform, mode, options)
+            if any(known._graph.ops[value][0] == "logarithmic" for value in known._frontier):
+                lowered.drafts[mode, options] = known
+        other = copy(known)
+        other._transform = transform
+        return other
 
     def __init__(
         self, lowered: Lowered, transform: Transform, mode: Mode, options: KernelOptions

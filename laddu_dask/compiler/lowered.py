@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from laddu_dask.compiler.assumptions import Check, Guard
 from laddu_dask.compiler.excerpt import Excerpt
 from laddu_dask.compiler.invariants import ScalarProgram
 from laddu_dask.compiler.ir import Graph
+from laddu_dask.compiler.modes import Mode
+from laddu_dask.compiler.options import KernelOptions
 from laddu_dask.compiler.pairs import Pair
 
 
@@ -31,6 +34,9 @@ class Lowered:
     pullbacks
         Ways back to the parameters that have been found, by what they differentiate: the same for
         all transforms.
+    drafts
+        Event programs that serve two transforms, by mode of differentiation and options; what they
+        are is a matter of `laddu_dask.compiler.assembly`.
     """
 
     graph: Graph
@@ -40,6 +46,9 @@ class Lowered:
     accepted: int | None = None
     regrouped: bool = True
     pullbacks: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[ScalarProgram, Excerpt]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    drafts: dict[tuple[Mode, KernelOptions], Any] = field(
         default_factory=dict, repr=False, compare=False
     )
 

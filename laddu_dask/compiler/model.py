@@ -111,7 +111,7 @@ def cheapest(
     best = _cheapest(forms, transform, compared)
     if compared == options:
         return best.draft.compiled(layout)
-    return Draft(forms[best.name], transform, best.mode, options).compiled(layout)
+    return Draft.of(forms[best.name], transform, best.mode, options).compiled(layout)
 
 
 def compile_candidates(form: NormalForm, transform: Transform) -> list[Candidate]:
@@ -160,6 +160,6 @@ def _cheapest(
     """The cheapest form in its cheapest mode; the first one in a draw, and forward mode."""
     choices = []
     for name, mode in _ways(forms, transform, options):
-        draft = Draft(forms[name], transform, mode, options)
+        draft = Draft.of(forms[name], transform, mode, options)
         choices.append(_Choice(name, mode, draft, cost(draft.programs)))
     return min(choices, key=lambda choice: choice.cost)

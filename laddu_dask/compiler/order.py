@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laddu_dask.compiler.ir import ARITY, Instruction
+from laddu_dask.compiler.ir import Instruction
 
 _Code = tuple[tuple[Instruction, ...], tuple[int, ...]]
+
+_LEAVES = frozenset({"const", "input", "parameter"})
 
 
 def by_need(instructions: Sequence[Instruction], outputs: Sequence[int]) -> _Code:
@@ -19,7 +21,7 @@ def by_need(instructions: Sequence[Instruction], outputs: Sequence[int]) -> _Cod
     It pays where an operation is the last one that needs some result: then no more values are alive
     behind it than before it. Otherwise the order stays as it is. Bits do not depend on it.
     """
-    order = _Scheduler(instructions).order
+    order = _order(instructions)
     new = {old: position for position, old in enumerate(order)}
     body = tuple(
         [
@@ -30,56 +32,55 @@ def by_need(instructions: Sequence[Instruction], outputs: Sequence[int]) -> _Cod
     return body, tuple([new[output] for output in outputs])
 
 
-class _Scheduler:
+def _order(instructions: Sequence[Instruction]) -> list[int]:
     """Instructions in their new order, as old indices."""
-
-    def __init__(self, instructions: Sequence[Instruction]) -> None:
-        count = len(instructions)
-        self._needs = [set(args) for _, args, _ in instructions]
-        for op, args, _ in instructions:
-            if op == "merge":  # what a region replaces is computed before the region
-                self._needs[args[0]].add(args[1])
-        self._users: list[list[int]] = [[] for _ in range(count)]
-        for index, needs in enumerate(self._needs):
-            for value in needs:
-                self._users[value].append(index)
-        self._missing = [len(needs) for needs in self._needs]
-        #: Users that are not there yet: how many, and the sum of their indices, which is that of
-        #: the user if there is one.
-        self._left = [len(users) for users in self._users]
-        self._sums = [sum(users) for users in self._users]
-        self._is_leaf = [op != "cold" and ARITY.get(op, 0) == 0 for op, _, _ in instructions]
-        self._done = bytearray(count)
-        self.order: list[int] = []
-        leaves = [index for index in range(count) if self._is_leaf[index]]
-        for index in leaves:
-            self._place(index)
-        for index in range(count):
-            self._place_with_followers(index)
-
-    def _place(self, index: int) -> None:
-        self._done[index] = 1
-        self.order.append(index)
-        for value in self._needs[index]:
-            self._left[value] -= 1
-            self._sums[value] -= index
-        for user in self._users[index]:
-            self._missing[user] -= 1
-
-    def _place_with_followers(self, first: int) -> None:
+    count = len(instructions)
+    needs: list[tuple[int, ...]] = [
+        args if len(args) < 2 or len(set(args)) == len(args) else tuple(dict.fromkeys(args))
+        for _, args, _ in instructions
+    ]
+    for op, args, _ in instructions:
+        if op == "merge" and args[1] not in needs[args[0]]:
+            # What a region replaces is computed before the region.
+            needs[args[0]] = (*needs[args[0]], args[1])
+    users: list[list[int]] = [[] for _ in range(count)]
+    # Of the users that are not there yet: how many, and the sum of their indices, which is the
+    # index of the user if there is one. Leaves count as needed for ever.
+    left, sums = [0] * count, [0] * count
+    for index, values in enumerate(needs):
+        for value in values:
+            users[value].append(index)
+            left[value] += 1
+            sums[value] += index
+    missing = list(map(len, needs))
+    order = [index for index, (op, _, _) in enumerate(instructions) if op in _LEAVES]
+    done = bytearray(count)
+    for index in order:
+        done[index] = 1
+        left[index] = count + 1
+        for user in users[index]:
+            missing[user] -= 1
+    for first in range(count):
         pending = [first]
         while pending:
             index = pending.pop()
-            if self._done[index] or (index != first and not self._pays(index)):
+            if done[index]:
                 continue
-            self._place(index)
-            values = (index, *self._needs[index])
-            followers = {self._sums[value] for value in values if self._left[value] == 1}
-            pending.extend(sorted(followers.union(self._users[index]), reverse=True))
-
-    def _pays(self, index: int) -> bool:
-        if self._missing[index]:
-            return False
-        return any(
-            self._left[value] == 1 and not self._is_leaf[value] for value in self._needs[index]
-        )
+            if index != first and all(left[value] != 1 for value in needs[index]):
+                continue
+            done[index] = 1
+            order.append(index)
+            ready = []
+            for user in users[index]:
+                missing[user] -= 1
+                if not missing[user]:
+                    ready.append(user)
+            for value in needs[index]:
+                left[value] -= 1
+                sums[value] -= index
+                if left[value] == 1 and not missing[sums[value]]:
+                    ready.append(sums[value])
+            if len(ready) > 1:
+                ready.sort(reverse=True)
+            pending += ready
+    return order
