@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,9 @@ class Likelihood:
     -----
     Nothing is read or allocated before the first evaluation. Value and gradient have the same bits
     for any number of partitions, threads or workers and for any storage or chunk size.
+
+    Several threads may share a likelihood: their calls take turns, as each uses all threads or
+    workers of the execution anyway, and the memory that was planned for one of them.
     """
 
     def __init__(self, terms: Sequence[UnbinnedTerm], execution: Execution | None = None) -> None:
@@ -88,6 +92,7 @@ class Likelihood:
             )
         self._combination = Combination(self.terms, tuple(self._places), self.layout.names)
         self._reducer = AdaptiveReducer(passes, self.execution)
+        self._turn = threading.RLock()
         self._yields: list[float] | None = None
         self._evaluations = 0
         self._evaluation_seconds = 0.0
@@ -260,6 +265,12 @@ class Likelihood:
             self._check_numbers(vector)
         if not vectors:
             return []
+        with self._turn:
+            return self._evaluate_in_turn(vectors, mode)
+
+    def _evaluate_in_turn(
+        self, vectors: Sequence[Vector], mode: Mode
+    ) -> list[tuple[float, Vector | None]]:
         self._prepare()
         started = time.perf_counter()
         local = [self._local(vector) for vector in vectors]
@@ -300,6 +311,10 @@ class Likelihood:
     def _curve(self, vector: Vector, directions: Sequence[Vector]) -> list[Vector]:
         """Second derivatives of each term; see `Combination.second`."""
         self._check_numbers(vector)
+        with self._turn:
+            return self._curve_in_turn(vector, directions)
+
+    def _curve_in_turn(self, vector: Vector, directions: Sequence[Vector]) -> list[Vector]:
         yields = self._prepare()
         started = time.perf_counter()
         local = self._local(vector)
@@ -359,19 +374,21 @@ class Likelihood:
 
     def plan(self) -> MemoryReport:
         """Storage and chunk size of every data set, before anything is read. Prints as a table."""
-        return self._reducer.plan()
+        with self._turn:
+            return self._reducer.plan()
 
     def report(self) -> LikelihoodReport:
         """Plan, counters and the measured memory of every process. Prints as a table."""
-        self._prepare()
-        return LikelihoodReport(
-            plan=self._reducer.plan(),
-            workers=self._reducer.worker_info(),
-            evaluations=self._evaluations,
-            evaluation_seconds=self._evaluation_seconds,
-            preparation_seconds=self._preparation_seconds,
-            events=sum(item.dataset.n_events for item in self._reducer.passes),
-        )
+        with self._turn:
+            self._prepare()
+            return LikelihoodReport(
+                plan=self._reducer.plan(),
+                workers=self._reducer.worker_info(),
+                evaluations=self._evaluations,
+                evaluation_seconds=self._evaluation_seconds,
+                preparation_seconds=self._preparation_seconds,
+                events=sum(item.dataset.n_events for item in self._reducer.passes),
+            )
 
     def fit(self, initial: Parameters = None, method: str = "migrad", **options: Any) -> FitResult:
         """Minimise; see `laddu_dask.fit.fit` for options and the result."""
@@ -385,9 +402,17 @@ class Likelihood:
         return fit(self, initial, method, **options)
 
     def close(self) -> None:
-        """Release prepared partitions and threads, or the cluster's copies of them."""
-        self._reducer.close()
-        self._yields = None
+        """Release prepared partitions and threads, or the cluster's copies of them.
+
+        Waits for evaluations in other threads. The likelihood may be used again: it prepares again.
+        """
+        with self._turn:
+            self._reducer.close()
+            self._yields = None
+
+    def __reduce__(self) -> tuple[type[Likelihood], tuple[object, ...]]:
+        """Pickled as what it was made of; a copy prepares for itself."""
+        return Likelihood, (self.terms, self.execution)
 
     def __enter__(self) -> Likelihood:
         return self
