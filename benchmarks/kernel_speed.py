@@ -85,10 +85,12 @@ def _compile(program: Program) -> float:
 
 
 def _reduce(program: Program, partition: PreparedPartition, frontier: NDArray[np.float64]) -> None:
-    kernel = get_backend("cpu").compile(program, "reduce")
     sums = Accumulator(program.n_outputs)
-    for chunk in partition.chunks():
-        kernel.reduce(chunk.columns, chunk.events, frontier, sums, chunk.first_event)
+    digest = program.digest
+    for reduce in partition.reductions(
+        digest, lambda: get_backend("cpu").compile(program, "reduce")
+    ):
+        reduce(frontier, sums)
     if sums.first_bad is not None:
         raise SystemExit(f"event {sums.first_bad} has no finite value")
 

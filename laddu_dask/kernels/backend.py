@@ -41,6 +41,33 @@ def padded(events: int) -> int:
     return length + (_LINE if length < _LONG else _LINE + _PAGE)
 
 
+class Reduction(Protocol):
+    """A kernel and the events that it sums, any number of times and from any thread.
+
+    Attributes
+    ----------
+    events
+        How many there are.
+    """
+
+    events: int
+
+    def __call__(
+        self, parameters: Array, sums: Accumulator, start: int = 0, stop: int | None = None
+    ) -> None:
+        """Add the sums of the output rows to an accumulator.
+
+        Parameters
+        ----------
+        parameters
+            As for `Kernel.map`.
+        sums
+            Receives the sums of the tiles' lanes.
+        start, stop
+            The events that count, whole tiles; all by default.
+        """
+
+
 class Kernel(Protocol):
     """A program made executable."""
 
@@ -64,33 +91,20 @@ class Kernel(Protocol):
             same; None if they are the last input row.
         """
 
-    def reduce(
-        self,
-        inputs: Rows,
-        events: int,
-        parameters: Array,
-        accumulator: Accumulator,
-        first_event: int,
-        start: int = 0,
-        weights: Weights = None,
-    ) -> None:
-        """Add the sums of the output rows of events `start` to `events` to an accumulator.
+    def bind(
+        self, inputs: Rows, events: int, first_event: int, weights: Weights = None
+    ) -> Reduction:
+        """Sums of this kernel over prepared events, which are checked here and not again.
 
         Parameters
         ----------
         inputs
-            As for `map`. Every output row is proportional to the weight, which is the last row if
-            it is among them, and zero in the padding.
+            As for `map`; they must not change any more. Every output row is proportional to the
+            weight, which is the last row if it is among them, and zero in the padding.
         events
-            Where the events that count end; they begin with a tile (see `accumulator.TILE`).
-        parameters
-            As for `map`.
-        accumulator
-            Receives the sums of the tiles' lanes.
+            How many events count; they begin with a tile (see `accumulator.TILE`).
         first_event
             Global index of event 0 of the inputs; it names a bad event.
-        start
-            First event that counts, a multiple of `TILE`.
         weights
             As for `map`; zero in the padding.
         """

@@ -18,11 +18,16 @@ from typing import Any, ClassVar
 
 import llvmlite
 import numpy as np
-import numpy.typing as npt
 
 from laddu_dask.compiler.program import Program
-from laddu_dask.kernels.accumulator import FOLDS, LANES, TILE, Accumulator
-from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights, padded, whole_vectors
+from laddu_dask.kernels.arguments import (
+    address,
+    check_inputs,
+    check_parameters,
+    check_rows,
+    mask,
+)
+from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
 from laddu_dask.kernels.column_layout import capacity, prefers_vectors, strides
 from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
@@ -30,6 +35,7 @@ from laddu_dask.kernels.llvm_text import ModuleText, event_function
 from laddu_dask.kernels.native import Code, assemble
 from laddu_dask.kernels.object_cache import default_cache
 from laddu_dask.kernels.optimizer import Optimizer
+from laddu_dask.kernels.reduction import Reduction
 from laddu_dask.kernels.target import Target, current_target
 
 #: Operations up to which good code is made at once, in some hundredths of a second.
@@ -39,16 +45,12 @@ LEVEL = 2
 
 _KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 10)
 _DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 16)
-#: A tile of events that all count the same, and room behind it for events that do not count.
-_COUNTING = np.repeat([1.0, 0.0], TILE)
-#: Weights of such a tile.
-_ONES = _COUNTING[:TILE]
 
 optimizer = Optimizer()
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
     """Code of a kernel for one purpose; keep it while its function runs."""
 
     code: Code
@@ -96,14 +98,11 @@ class CpuKernel:
         self.program = program
         self.target = target
         self.compile_seconds = 0.0
-        self._rows = program.n_outputs
-        self._room = ctypes.c_double * (self._rows * (2 * LANES + FOLDS + 1))
-        self._kind = np.dtype(np.float32 if program.precision == "f32" else np.float64)
-        self._entries: dict[Purpose, _Entry] = {}
+        self._entries: dict[Purpose, Entry] = {}
         self._lock = threading.RLock()
 
     @functools.cached_property
-    def _loop(self) -> Any:
+    def loop(self) -> Any:
         """The loop over tiles; its code stays for as long as the process."""
         return _driver(self.target)[1]
 
@@ -135,8 +134,12 @@ class CpuKernel:
 
     def is_optimized(self, purpose: Purpose) -> bool:
         """Whether the code for a purpose is the fast one already."""
+        return self.entry(purpose).optimized
+
+    def entry(self, purpose: Purpose) -> Entry:
+        """The best code for a purpose that there is; another may take its place at any time."""
         self.prepare(purpose)
-        return self._entries[purpose].optimized
+        return self._entries[purpose]
 
     def assembly(self, purpose: Purpose) -> str:
         """LLVM assembly of the kernel."""
@@ -166,157 +169,42 @@ class CpuKernel:
     def _install(self, purpose: Purpose, made: bytes, *, optimized: bool) -> None:
         code = Code(made, self.target)
         address = code.address("kernel")
-        self._entries[purpose] = _Entry(code, address, _KERNEL(address), optimized)
+        self._entries[purpose] = Entry(code, address, _KERNEL(address), optimized)
 
     def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
-        found = self._check(inputs, parameters, weights)
-        _check_rows("output", out, self._rows, np.dtype(np.float64))
-        if out.shape != (self._rows, capacity(inputs)) or not out.flags.writeable:
+        found = check_inputs(self.program, inputs, weights)
+        check_parameters(self.program, parameters)
+        check_rows("output", out, self.program.n_outputs, np.dtype(np.float64))
+        if out.shape != (self.program.n_outputs, capacity(inputs)) or not out.flags.writeable:
             raise ValueError(
                 f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
             )
-        self._map(inputs, found, parameters, 0, out.shape[1], out)
+        self.map_part(inputs, found, parameters, 0, out.shape[1], out)
 
-    def _map(
+    def map_part(
         self, inputs: Rows, weights: Array, parameters: Array, start: int, stop: int, out: Array
     ) -> None:
-        self.prepare("map")
+        """The same for some events and arrays that have been checked."""
         if stop > start and out.shape[0]:
-            entry = self._entries["map"]  # keeps its code while that runs: another may replace it
+            entry = self.entry("map")  # keeps its code while that runs: another may replace it
             entry.function(
-                _address(inputs),
+                address(inputs),
                 *strides(inputs),
-                _address(weights),
-                _mask(weights),
-                _address(parameters),
+                address(weights),
+                mask(weights),
+                address(parameters),
                 start,
                 stop,
-                _address(out),
+                address(out),
                 out.shape[1],
             )
 
-    def reduce(
-        self,
-        inputs: Rows,
-        events: int,
-        parameters: Array,
-        accumulator: Accumulator,
-        first_event: int,
-        start: int = 0,
-        weights: Weights = None,
-    ) -> None:
-        """See `laddu_dask.kernels.backend.Kernel.reduce`."""
-        found = self._check(inputs, parameters, weights)
-        rows = self._rows
-        if len(accumulator) != rows or not 0 <= events <= capacity(inputs):
-            raise ValueError(f"reduce: {events} events of {inputs.shape}, {len(accumulator)} sums")
-        if start % TILE or start < 0:
-            raise ValueError(f"reduce: event {start} does not begin a tile of {TILE}")
-        weights_at = last_at = _address(found)
-        if found is _ONES:
-            last_at += 8 * (-events % TILE)
-        elif events % LANES and found[events : whole_vectors(events)].any():
-            raise ValueError("reduce: the weight must be zero in the padding")
-        self.prepare("reduce")
-        room = self._room()
-        lanes_at, state_at = ctypes.addressof(room), _address(accumulator.state)
-        levels_at = state_at + 8 * 2
-        driver = self._loop
-        position = start
-        while position < events:
-            entry = self._entries["reduce"]  # keeps its code while that runs
-            position = driver(
-                entry.address,
-                _address(inputs),
-                *strides(inputs),
-                weights_at,
-                last_at,
-                _mask(found),
-                _address(parameters),
-                position,
-                events,
-                rows,
-                lanes_at,
-                levels_at,
-                levels_at + 8 * rows,
-                state_at,
-                lanes_at + 8 * 2 * LANES * rows,
-            )
-            if position < events:
-                # Event by event: a bad one is recorded and left out, the others count as always.
-                size = min(TILE, events - position)
-                each = np.empty((rows, padded(size)))
-                stop = position + whole_vectors(size)
-                self._map(inputs, found, parameters, position, stop, each)
-                accumulator.add_tiles(each[:, :size], first_event + position)
-                position += TILE
-
-    def _check(self, inputs: Rows, parameters: Array, weights: Weights) -> Array:
-        """Compiled code checks nothing, so everything is checked before it runs.
-
-        Returns
-        -------
-        ndarray
-            The weights, one per event; or `_ONES`.
-        """
-        program = self.program
-        wanted = program.n_inputs - (program.weighted and weights is not None)
-        _check_columns(inputs, wanted, self._kind)
-        if (
-            parameters.dtype != np.float64
-            or parameters.ndim != 1
-            or not parameters.flags.c_contiguous
-            or len(parameters) < program.n_parameters
-        ):
-            raise ValueError(
-                f"kernel needs {program.n_parameters} contiguous float64 parameters, "
-                f"got {parameters.dtype} {parameters.shape}"
-            )
-        if weights is None and program.precision == "f64" and inputs.ndim == 2:
-            return inputs[program.n_inputs - 1] if program.n_inputs else _ONES
-        if not isinstance(weights, np.ndarray):
-            if program.weighted and weights != 1.0:
-                raise ValueError(f"kernel needs weights of its own, or 1.0, got {weights}")
-            return _ONES
-        if weights.dtype != np.float64 or weights.shape != (capacity(inputs),):
-            raise ValueError(
-                f"kernel needs float64 weights of shape {(capacity(inputs),)}, "
-                f"got {weights.dtype} {weights.shape}"
-            )
-        return np.ascontiguousarray(weights)
-
-
-def _address(numbers: npt.NDArray[Any]) -> int:
-    """Where an array begins; its attribute `ctypes` would make several objects to say so."""
-    address: int = numbers.__array_interface__["data"][0]
-    return address
-
-
-def _mask(weights: Array) -> int:
-    """And-ed to the number of an event to find its weight."""
-    return TILE - 1 if weights is _ONES else -1
-
-
-def _check_columns(inputs: Rows, wanted: int, kind: np.dtype[Any]) -> None:
-    if inputs.ndim != 3:
-        _check_rows("input", inputs, wanted, kind)
-    elif inputs.dtype != kind or not inputs.flags.c_contiguous or inputs.shape[2] != LANES:
-        raise ValueError(
-            f"kernel inputs must be C-contiguous {kind} vectors of {LANES} events, "
-            f"got {inputs.dtype} {inputs.shape}"
-        )
-    elif inputs.shape[1] < wanted:
-        raise ValueError(f"kernel needs {wanted} input columns, got {inputs.shape[1]}")
-
-
-def _check_rows(what: str, rows: Rows, wanted: int, kind: np.dtype[Any]) -> None:
-    if rows.dtype != kind or rows.ndim != 2 or not rows.flags.c_contiguous:
-        raise ValueError(
-            f"kernel {what}s must be C-contiguous {kind} rows, got {rows.dtype} {rows.shape}"
-        )
-    if rows.shape[0] < wanted or rows.shape[1] % LANES:
-        raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")
+    def bind(
+        self, inputs: Rows, events: int, first_event: int, weights: Weights = None
+    ) -> Reduction:
+        """See `laddu_dask.kernels.backend.Kernel.bind`."""
+        return Reduction(self, inputs, events, first_event, weights)
 
 
 def how_it_runs(program: Program) -> str:

@@ -154,9 +154,10 @@ class InterpreterKernel:
         self.program = program
         self._last_uses = last_uses(program.instructions, program.outputs)
 
-    def _rows(
+    def rows(
         self, inputs: Rows, start: int, events: int, parameters: Array, weights: Weights
     ) -> Array:
+        """Output rows of the block that begins with an event, at most up to `events`."""
         stop = min(start + BLOCK, events)
         rows = as_rows(inputs, start, stop)
         block = np.empty((rows.shape[0], BLOCK), dtype=inputs.dtype)
@@ -177,22 +178,37 @@ class InterpreterKernel:
         events = out.shape[1]
         for start in range(0, events, BLOCK):
             stop = min(start + BLOCK, events)
-            out[:, start:stop] = self._rows(inputs, start, events, parameters, weights)
+            out[:, start:stop] = self.rows(inputs, start, events, parameters, weights)
 
-    def reduce(
+    def bind(
+        self, inputs: Rows, events: int, first_event: int, weights: Weights = None
+    ) -> InterpreterReduction:
+        """See `laddu_dask.kernels.backend.Kernel.bind`."""
+        return InterpreterReduction(self, inputs, events, first_event, weights)
+
+
+class InterpreterReduction:
+    """See `laddu_dask.kernels.backend.Reduction`."""
+
+    def __init__(
         self,
+        kernel: InterpreterKernel,
         inputs: Rows,
         events: int,
-        parameters: Array,
-        accumulator: Accumulator,
         first_event: int,
-        start: int = 0,
-        weights: Weights = None,
+        weights: Weights,
     ) -> None:
-        """See `laddu_dask.kernels.backend.Kernel.reduce`."""
-        for position in range(start, events, BLOCK):
-            rows = self._rows(inputs, position, events, parameters, weights)
-            accumulator.add_tiles(rows, first_event + position)
+        self.events, self._first_event = events, first_event
+        self._kernel, self._inputs, self._weights = kernel, inputs, weights
+
+    def __call__(
+        self, parameters: Array, sums: Accumulator, start: int = 0, stop: int | None = None
+    ) -> None:
+        """Block by block."""
+        end = self.events if stop is None else stop
+        for position in range(start, end, BLOCK):
+            rows = self._kernel.rows(self._inputs, position, end, parameters, self._weights)
+            sums.add_tiles(rows, self._first_event + position)
 
 
 class InterpreterBackend:

@@ -143,22 +143,15 @@ def reduce_partition(
             first += weights.shape[0]
         return [accumulator]
     program = _program(recipe.programs, mode)
-    kernel = get_backend(recipe.backend).compile(program, "reduce")
     sums = [Accumulator(program.n_outputs) for _ in frontiers]
-    for chunk in partition.chunks():
-        block = chunk.events if len(sums) == 1 else _block_events(recipe.programs)
-        for start in range(0, chunk.events, block):
-            stop = min(start + block, chunk.events)
-            for frontier, accumulator in zip(frontiers, sums, strict=True):
-                kernel.reduce(
-                    chunk.columns,
-                    stop,
-                    frontier,
-                    accumulator,
-                    chunk.first_event,
-                    start,
-                    chunk.weights,
-                )
+    backend = get_backend(recipe.backend)
+    for reduction in partition.reductions(mode, lambda: backend.compile(program, "reduce")):
+        events = reduction.events
+        block = events if len(sums) == 1 else _block_events(recipe.programs)
+        for start in range(0, events, block):
+            stop = min(start + block, events)
+            for frontier, total in zip(frontiers, sums, strict=True):
+                reduction(frontier, total, start, stop)
     return sums
 
 

@@ -5,7 +5,7 @@ Both kinds give the same chunks of cached columns, so a reduction does not know 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from laddu_dask.data import Batch, Fragment
 from laddu_dask.data.repack import repack
 from laddu_dask.errors import AssumptionError, DataError
 from laddu_dask.kernels import column_layout, get_backend, padded
-from laddu_dask.kernels.backend import Rows
+from laddu_dask.kernels.backend import Kernel, Reduction, Rows
 from laddu_dask.runtime.partitions import Partition
 
 Array = npt.NDArray[np.float64]
@@ -119,12 +119,23 @@ class ResidentPartition:
     ) -> None:
         self.first_event, self.events = first_event, events
         self._columns, self._weights = columns, weights
+        self._bound: dict[str, list[Reduction]] = {}
+
+    def __reduce__(self) -> tuple[type[ResidentPartition], tuple[object, ...]]:
+        """Machine code stays where it is."""
+        return ResidentPartition, (self.first_event, self.events, self._columns, self._weights)
 
     def chunks(self) -> Iterable[Chunk]:
         """Everything at once; a resident chunk costs nothing more."""
         if not self.events:
             return ()
         return (Chunk(self.first_event, self.events, self._columns, self._weights),)
+
+    def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Sequence[Reduction]:
+        """The chunks bound to the kernel of a use, which is asked for once."""
+        if use not in self._bound:
+            self._bound[use] = [_bound(kernel(), chunk) for chunk in self.chunks()]
+        return self._bound[use]
 
     def weights(self) -> Iterator[Array]:
         """Weights of the events."""
@@ -150,6 +161,11 @@ class StreamingPartition:
         """Read and prepare, one chunk after the other."""
         return _prepare_chunks(self.recipe, self.partition)
 
+    def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Iterator[Reduction]:
+        """The chunks bound to a kernel, one after the other."""
+        ready = kernel()
+        return (_bound(ready, chunk) for chunk in self.chunks())
+
     def weights(self) -> Iterator[Array]:
         """Weights of the events; no other column is read."""
         for fragment in self.partition.fragments:
@@ -165,13 +181,17 @@ class RejectedPartition:
     def __init__(self, error: AssumptionError) -> None:
         self.error = error
 
-    def chunks(self) -> Iterator[Chunk]:
+    def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Iterator[Reduction]:
         """Raise the contradiction."""
         raise self.error
 
     def weights(self) -> Iterator[Array]:
         """Raise the contradiction."""
         raise self.error
+
+
+def _bound(kernel: Kernel, chunk: Chunk) -> Reduction:
+    return kernel.bind(chunk.columns, chunk.events, chunk.first_event, chunk.weights)
 
 
 PreparedPartition = ResidentPartition | StreamingPartition | RejectedPartition

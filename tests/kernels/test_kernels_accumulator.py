@@ -39,7 +39,7 @@ def add(state: Accumulator, values: Iterable[float], first: int = 0, how: str = 
         return
     rows = np.zeros((1, padded(row.size)))
     rows[0, : row.size] = row
-    get_backend("cpu").compile(IDENTITY).reduce(rows, row.size, np.empty(0), state, first)
+    get_backend("cpu").compile(IDENTITY).bind(rows, row.size, first)(np.empty(0), state)
 
 
 def total(values: Iterable[float], how: str = "add_rows") -> Accumulator:

@@ -16,6 +16,8 @@ import laddu_dask as ld
 from laddu_dask.compiler import Program, compile_model
 from laddu_dask.kernels import Accumulator, cpu, get_backend, padded
 from laddu_dask.kernels.accumulator import TILE, TILE_LIMIT
+from laddu_dask.kernels.native import assemble
+from laddu_dask.kernels.target import current_target
 
 Array = NDArray[Any]
 BACKENDS = ["interpreter", "cpu"]
@@ -60,7 +62,7 @@ def reduced(rows: Array, backend: str, first_event: int = 0) -> Accumulator:
     filled[:-1, events:] = rows[:-1, -1:]
     filled[-1, events:] = 0.0
     state = Accumulator(PROGRAM.n_outputs)
-    get_backend(backend).compile(PROGRAM).reduce(filled, events, PARAMETERS, state, first_event)
+    get_backend(backend).compile(PROGRAM).bind(filled, events, first_event)(PARAMETERS, state)
     return state
 
 
@@ -130,7 +132,7 @@ def test_bad_events_are_left_out_whole_and_located(
     state, expected = Accumulator(3), Accumulator(3)
     filled = np.zeros((2, padded(EVENTS)))
     filled[:, :EVENTS] = rows
-    get_backend(backend).compile(product).reduce(filled, EVENTS, np.empty(0), state, 10_000)
+    get_backend(backend).compile(product).bind(filled, EVENTS, 10_000)(np.empty(0), state)
     expected.add_tiles(np.vstack([good, good[:1] ** 2]), 0)
     assert state.first_bad == 10_000 + min(events)
     assert state.count == EVENTS - len(events)
@@ -144,7 +146,7 @@ def test_nothing_but_bad_events(backend: str) -> None:
     state = Accumulator(1)
     rows = np.full((1, 16), np.nan)
     rows[:, 11:] = 0.0
-    get_backend(backend).compile(identity).reduce(rows, 11, np.empty(0), state, 5)
+    get_backend(backend).compile(identity).bind(rows, 11, 5)(np.empty(0), state)
     assert (state.count, state.first_bad, state.round()[0]) == (0, 5, 0.0)
 
 
@@ -154,9 +156,9 @@ def test_padding_with_weight_is_refused() -> None:
     rows = np.array([[1.0, 2.0, 0, 0, 0, 1e-300, 0, 0]])
     kernel, state = get_backend("cpu").compile(identity, "reduce"), Accumulator(1)
     with pytest.raises(ValueError, match="weight must be zero in the padding"):
-        kernel.reduce(rows, 2, np.empty(0), state, 0)
+        kernel.bind(rows, 2, 0)(np.empty(0), state)
     rows[0, 5] = 0.0
-    kernel.reduce(rows, 2, np.empty(0), state, 0)
+    kernel.bind(rows, 2, 0)(np.empty(0), state)
     assert (state.count, state.first_bad, state.round()[0]) == (2, None, 3.0)
 
 
@@ -166,11 +168,11 @@ def test_huge_values_are_bad_before_their_sum_overflows(backend: str) -> None:
     identity = Program((("input", (), "0"),), 1, 0, (0,))
     rows = np.full((1, TILE), 0.99 * TILE_LIMIT)
     state = Accumulator(1)
-    get_backend(backend).compile(identity, "reduce").reduce(rows, TILE, np.empty(0), state, 0)
+    get_backend(backend).compile(identity, "reduce").bind(rows, TILE, 0)(np.empty(0), state)
     assert (state.count, state.first_bad) == (TILE, None)
     assert state.round()[0] == pytest.approx(0.99 * TILE_LIMIT * TILE, rel=1e-13)
     rows[0, 77] = TILE_LIMIT
-    get_backend(backend).compile(identity, "reduce").reduce(rows, TILE, np.empty(0), state, TILE)
+    get_backend(backend).compile(identity, "reduce").bind(rows, TILE, TILE)(np.empty(0), state)
     assert (state.count, state.first_bad) == (2 * TILE - 1, TILE + 77)
 
 
@@ -256,15 +258,15 @@ def test_wrong_arguments_never_reach_compiled_code(
     if out is OUT:
         state = Accumulator(PROGRAM.n_outputs)
         with pytest.raises(ValueError, match=message):
-            kernel.reduce(rows, 8, parameters, state, 0)
+            kernel.bind(rows, 8, 0)(parameters, state)
         assert state == Accumulator(PROGRAM.n_outputs)
 
 
 @pytest.mark.parametrize(("events", "sums"), [(17, 0), (-1, 0), (8, 1), (8, -1)])
 def test_wrong_reductions_never_reach_compiled_code(events: int, sums: int) -> None:
     kernel = get_backend("cpu").compile(PROGRAM)
-    with pytest.raises(ValueError, match="reduce: "):
-        kernel.reduce(ROWS, events, PARAMETERS, Accumulator(PROGRAM.n_outputs + sums), 0)
+    with pytest.raises(ValueError, match="bind: |reduce: "):
+        kernel.bind(ROWS, events, 0)(PARAMETERS, Accumulator(PROGRAM.n_outputs + sums))
 
 
 def test_read_only_inputs_are_fine() -> None:
@@ -275,7 +277,7 @@ def test_read_only_inputs_are_fine() -> None:
     get_backend("cpu").compile(PROGRAM).map(rows, read_only(PARAMETERS), out)
     np.testing.assert_array_equal(out, mapped(inputs(64), "cpu"))
     state = Accumulator(PROGRAM.n_outputs)
-    get_backend("cpu").compile(PROGRAM).reduce(rows, 64, read_only(PARAMETERS), state, 0)
+    get_backend("cpu").compile(PROGRAM).bind(rows, 64, 0)(read_only(PARAMETERS), state)
     assert state == reduced(inputs(64), "cpu")
 
 
@@ -295,3 +297,35 @@ def test_kernels_used_least_recently_are_given_up(monkeypatch: pytest.MonkeyPatc
     out = np.empty((1, 8))
     kernels[1].map(np.full((1, 8), 7.0), np.empty(0), out)  # who has it may still use it
     assert out.tolist() == [[7.0] * 8]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(1, 16), (-TILE, 16), (0, 8), (0, 24)])
+def test_parts_of_a_reduction_are_whole_tiles(start: int, stop: int) -> None:
+    reduction = get_backend("cpu").compile(PROGRAM).bind(ROWS, 16, 0)
+    with pytest.raises(ValueError, match="are no tiles"):
+        reduction(PARAMETERS, Accumulator(PROGRAM.n_outputs), start, stop)
+
+
+def test_a_reduction_runs_in_many_threads_while_its_code_is_replaced() -> None:
+    """Events are bound once; the code is the newest one, and stays while it runs."""
+    kernel = cpu.CpuKernel(PROGRAM, current_target())
+    rows = np.zeros((PROGRAM.n_inputs, padded(EVENTS)))
+    rows[:, :EVENTS] = inputs()
+    reduction = kernel.bind(rows, EVENTS, 0)
+    made = assemble(kernel.assembly("reduce"), kernel.target, 2)
+    found: list[Accumulator] = []
+
+    def work() -> None:
+        for _ in range(20):
+            found.append(Accumulator(PROGRAM.n_outputs))
+            reduction(PARAMETERS, found[-1])
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        kernel._install("reduce", made, optimized=True)
+    for thread in threads:
+        thread.join()
+    assert len(found) == 60
+    assert all(total == reduced(inputs(), "cpu") for total in found)

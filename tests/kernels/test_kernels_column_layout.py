@@ -81,7 +81,7 @@ def test_no_bit_depends_on_the_layout(backend: str, precision: Any, events: int)
         weights = np.zeros(column_layout.capacity(columns))
         weights[:events] = np.linspace(0.5, 1.5, events)
         states.append(Accumulator(2))
-        kernel.reduce(columns, events, np.zeros(0), states[-1], 0, weights=weights)
+        kernel.bind(columns, events, 0, weights=weights)(np.zeros(0), states[-1])
         values.append(np.empty((2, len(weights))))
         kernel.map(columns, np.zeros(0), values[-1], weights)
     assert states[0] == states[1]
@@ -93,7 +93,7 @@ def test_bad_events_are_found_by_vectors_too() -> None:
     columns[2000 // 8, 7, 2000 % 8] = np.nan
     state = Accumulator(2)
     kernel = get_backend("cpu").compile(program())
-    kernel.reduce(columns, 3001, np.zeros(0), state, 500, weights=1.0)
+    kernel.bind(columns, 3001, 500, weights=1.0)(np.zeros(0), state)
     assert (state.first_bad, state.count) == (2500, 3000)
 
 
@@ -109,7 +109,7 @@ def test_bad_events_are_found_by_vectors_too() -> None:
 def test_other_shapes_never_reach_compiled_code(columns: Any, message: str) -> None:
     kernel = get_backend("cpu").compile(program())
     with pytest.raises(ValueError, match=message):
-        kernel.reduce(columns, 8, np.zeros(0), Accumulator(2), 0, weights=1.0)
+        kernel.bind(columns, 8, 0, weights=1.0)(np.zeros(0), Accumulator(2))
 
 
 def test_the_processor_decides(monkeypatch: pytest.MonkeyPatch) -> None:

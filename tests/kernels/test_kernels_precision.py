@@ -138,7 +138,7 @@ def test_weights_may_be_a_row_an_array_or_one(backend: str, events: int) -> None
     for inputs, weights in ((np.vstack([x, row]), None), (x, row[0]), (x, 1.0)):
         states.append(Accumulator(which.n_outputs))
         kernel = get_backend(backend).compile(which)
-        kernel.reduce(inputs, events, np.array([0.7]), states[-1], 0, weights=weights)
+        kernel.bind(inputs, events, 0, weights=weights)(np.array([0.7]), states[-1])
     assert states[0] == states[1] == states[2]
     assert states[0].count == events
 
@@ -149,9 +149,9 @@ def test_a_reduction_may_begin_at_any_tile(backend: str) -> None:
     x = np.linspace(-2, 3, 5000)[np.newaxis].copy()
     whole, parts = Accumulator(which.n_outputs), Accumulator(which.n_outputs)
     kernel = get_backend(backend).compile(which)
-    kernel.reduce(x, 5000, np.array([0.7]), whole, 0, weights=1.0)
+    kernel.bind(x, 5000, 0, weights=1.0)(np.array([0.7]), whole)
     for start, stop in ((3072, 5000), (0, 1024), (1024, 3072)):
-        kernel.reduce(x, stop, np.array([0.7]), parts, 0, start=start, weights=1.0)
+        kernel.bind(x, 5000, 0, weights=1.0)(np.array([0.7]), parts, start, stop)
     assert parts == whole
 
 
@@ -160,16 +160,16 @@ def test_weights_are_never_forgotten() -> None:
     kernel, state = get_backend("cpu").compile(which), Accumulator(which.n_outputs)
     x = np.zeros((1, 8))
     with pytest.raises(ValueError, match="needs 2 padded input rows"):
-        kernel.reduce(x, 8, np.ones(1), state, 0)
+        kernel.bind(x, 8, 0)(np.ones(1), state)
     with pytest.raises(ValueError, match=r"float64 weights of shape \(8,\), got float32"):
-        kernel.reduce(x, 8, np.ones(1), state, 0, weights=np.ones(8, dtype=np.float32))
+        kernel.bind(x, 8, 0, weights=np.ones(8, dtype=np.float32))(np.ones(1), state)
     with pytest.raises(ValueError, match=r"weights of its own, or 1\.0, got 2"):
-        kernel.reduce(x, 8, np.ones(1), state, 0, weights=2.0)
+        kernel.bind(x, 8, 0, weights=2.0)(np.ones(1), state)
     single = get_backend("cpu").compile(replace(which, precision="f32"))
     with pytest.raises(ValueError, match="C-contiguous float32 rows"):
-        single.reduce(x, 8, np.ones(1), state, 0, weights=1.0)
+        single.bind(x, 8, 0, weights=1.0)(np.ones(1), state)
     with pytest.raises(ValueError, match="weights of its own"):
-        single.reduce(np.zeros((2, 8), dtype=np.float32), 8, np.ones(1), state, 0)
+        single.bind(np.zeros((2, 8), dtype=np.float32), 8, 0)(np.ones(1), state)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -51,7 +51,7 @@ def states(kernel: cpu_kernels.CpuKernel) -> tuple[Accumulator, NDArray[np.int64
     out = np.empty((kernel.program.n_outputs, inputs.shape[1]))
     kernel.map(inputs, parameters, out, weights)
     total = Accumulator(kernel.program.n_outputs)
-    kernel.reduce(inputs, inputs.shape[1], parameters, total, 0, weights=weights)
+    kernel.bind(inputs, inputs.shape[1], 0, weights=weights)(parameters, total)
     return total, np.where(np.isnan(out), np.nan, out).view(np.int64)
 
 

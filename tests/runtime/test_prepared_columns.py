@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 import laddu_dask as ld
 from laddu_dask.compiler import Assumptions
+from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.runtime.partitions import partition_dataset
 from laddu_dask.runtime.preparation import Recipe, ResidentPartition
 
@@ -54,3 +56,23 @@ def test_weights_that_differ_at_the_end() -> None:
     assert not chunk.weights[last.events :].any()
     assert np.concatenate(list(last.weights())).tolist() == weights[first.events :].tolist()
     assert last.__sizeof__() > 16 * chunk.columns.shape[1]
+
+
+def test_a_partition_is_bound_once_and_travels_without_code() -> None:
+    """A copy is bound anew, and its sum has the same bits."""
+    program = MODEL.grouped("linear", Assumptions()).programs.value
+    asked: list[str] = []
+
+    def kernel() -> Any:
+        asked.append("once")
+        return get_backend("cpu").compile(program, "reduce")
+
+    first, _ = prepared(None)
+    sums = []
+    for partition in (first, first, pickle.loads(pickle.dumps(first))):
+        (reduction,) = partition.reductions("value", kernel)
+        sums.append(Accumulator(1))
+        reduction(np.array([0.7, 1.0]), sums[-1])
+    assert len(asked) == 2
+    assert sums[0] == sums[1] == sums[2]
+    assert sums[0].count == first.events
