@@ -29,7 +29,7 @@ from laddu_dask.compiler import Assumptions, Program, normalize, reverse, separa
 from laddu_dask.compiler import program as programs
 from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.kernels import get_backend
-from laddu_dask.kernels.cpu import optimizer
+from laddu_dask.kernels.optimizer import optimizer
 
 PACKAGE = "laddu_dask.compiler"
 #: Sizes at which the Breit-Wigner model has about 1 000, 5 000 and 20 000 operations.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from promises import Evaluation, Times
 
 import laddu_dask
-from laddu_dask.kernels.cpu import optimizer
+from laddu_dask.kernels.optimizer import optimizer
 
 Point = dict[str, float]
 

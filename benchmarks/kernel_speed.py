@@ -25,7 +25,7 @@ from laddu_dask.compiler import Assumptions, CompiledModel, Transform, compile_m
 from laddu_dask.compiler.program import Program
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
-from laddu_dask.kernels.cpu import optimizer
+from laddu_dask.kernels.optimizer import optimizer
 from laddu_dask.runtime.partitions import partition_dataset
 from laddu_dask.runtime.preparation import PreparedPartition, Recipe
 

@@ -13,6 +13,7 @@ from laddu_dask.compiler import pairs
 from laddu_dask.compiler.boundary import boundary
 from laddu_dask.compiler.columns import RECOMPUTED, WELL_CONDITIONED, choose_columns
 from laddu_dask.compiler.decided import decide, with_decided_conditions
+from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.excerpt import Excerpt
 from laddu_dask.compiler.invariants import Invariants, forward, pullback
@@ -51,6 +52,10 @@ class CompiledModel:
     layout: ParameterLayout
     invariants: Invariants
     programs: EventPrograms
+
+    def evaluated_by(self, evaluator: type[Evaluator]) -> CompiledModel:
+        """The same with another way of running parameter programs."""
+        return replace(self, invariants=replace(self.invariants, evaluator=evaluator))
 
 
 def modes(lowered: Lowered, transform: Transform, autodiff: Autodiff) -> tuple[Mode, ...]:

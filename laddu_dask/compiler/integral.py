@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from laddu_dask.compiler.algebra import Algebra
 from laddu_dask.compiler.assembly import CompiledModel
 from laddu_dask.compiler.assumptions import Assumptions, Check
 from laddu_dask.compiler.boundary import boundary
+from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.grouping import Grouping
 from laddu_dask.compiler.invariants import Invariants, forward, pullback
@@ -50,17 +51,21 @@ class SeparableIntegral:
     invariants: Invariants
     terms: tuple[tuple[int, int, float], ...]
 
+    def evaluated_by(self, evaluator: type[Evaluator]) -> SeparableIntegral:
+        """The same with another way of running parameter programs."""
+        return replace(self, invariants=replace(self.invariants, evaluator=evaluator))
+
     @property
     def n_statistics(self) -> int:
         """Number of statistics."""
         return self.statistics.value.n_outputs
 
-    def of(self, statistics: Vector) -> IntegratedSum:
+    def of(self, statistics: Sequence[float]) -> IntegratedSum:
         """The sum over events of which these are the statistics."""
         n = len(self.invariants.forward[1]) - len(self.invariants.guards)
         slopes, sizes = [0.0] * n, [0.0] * n
         for factor, statistic, number in self.terms:
-            slope = number * float(statistics[statistic])
+            slope = number * statistics[statistic]
             slopes[factor] += slope
             sizes[factor] += abs(slope)
         return IntegratedSum(self.invariants, tuple(slopes), tuple(sizes))
@@ -91,13 +96,10 @@ class IntegratedSum:
         cancel so far that rounding shows. Derivatives have no say: the value at a point is the same
         number whether they are wanted or not.
         """
-        factors = self.invariants.valid_frontier(parameters)
-        if factors is None:
+        found = self.invariants.weighted(parameters, self._weights)
+        if found is None:
             return None
-        value = size = 0.0
-        for factor, slope, modulus in zip(factors, self.slopes, self.sizes, strict=True):
-            value += factor * slope
-            size += (factor if factor > 0 else -factor) * modulus
+        value, size = found
         valid = size <= MOST_CANCELLATION * abs(value) and math.isfinite(value)
         return value if valid else None
 
@@ -110,6 +112,10 @@ class IntegratedSum:
         adjoints = self._adjoints
         none = np.zeros_like(adjoints)
         return self.invariants.second_pullback(parameters, direction, adjoints, none)
+
+    @cached_property
+    def _weights(self) -> Vector:
+        return np.array([self.slopes, self.sizes], dtype=np.float64)
 
     @cached_property
     def _adjoints(self) -> Vector:

@@ -1,28 +1,25 @@
 """The parameter-only program: frontier values from parameters, and the way back.
 
 Runs once per evaluation, always on the client, so that every worker and backend receives the same
-bits (see `laddu_dask.compiler.scalar`).
+bits (see `laddu_dask.compiler.evaluator`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from laddu_dask.compiler.assumptions import Guard, Property
+from laddu_dask.compiler.evaluator import Demands, Evaluator, ScalarProgram
 from laddu_dask.compiler.excerpt import Excerpt, scalar_tangents
-from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph, Instruction
+from laddu_dask.compiler.ir import ARITY, PARAMETER, Graph
 from laddu_dask.compiler.layout import ParameterLayout, Vector
-from laddu_dask.compiler.precision import Precision, all_moderate, is_moderate
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import cut
 from laddu_dask.compiler.reverse import adjoints
-from laddu_dask.compiler.scalar import Evaluator
-
-#: Instructions and outputs.
-ScalarProgram = tuple[tuple[Instruction, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,8 @@ class Invariants:
         Properties that the last outputs of `forward` must have.
     precision
         To what kernels round the frontier values. They are doubles here, and so are all sums.
+    evaluator
+        How programs are run; backends have faster ways.
     """
 
     forward: ScalarProgram
@@ -54,6 +53,7 @@ class Invariants:
     excerpts: tuple[Excerpt, Excerpt]
     guards: tuple[Property, ...] = ()
     precision: Precision = "f64"
+    evaluator: type[Evaluator] = field(default=Evaluator, repr=False, compare=False)
 
     @property
     def operations(self) -> int:
@@ -62,30 +62,27 @@ class Invariants:
         return sum(ARITY.get(op, 0) > 0 for program in programs for op, _, _ in program)
 
     def frontier(self, parameters: Vector) -> Vector:
-        """Frontier values, in the order in which kernels read them."""
-        return np.array(self._forward(parameters)[0], dtype=np.float64)
+        """Frontier values, in the order in which kernels read them.
 
-    def valid_frontier(self, parameters: Vector) -> list[float] | None:
-        """The same as a list, or None where regrouped programs are not valid.
+        Also those that are NaN, so this is always done in the same way: kernels may look at signs.
+        """
+        return self._run_written(parameters)[: self._n_frontier]
+
+    def valid_frontier(self, parameters: Vector) -> Vector | None:
+        """The same, or None where regrouped programs are not valid.
 
         A guard does not hold, or a value is so large or small that a product of factors in another
         order may leave the exponent range.
         """
-        values, guarded = self._forward(parameters)
-        for guard, value in zip(self.guards, guarded, strict=True):
-            if not holds(guard, value, self.precision):
-                return None
-        return values if all_moderate(values, self.precision) else None
+        return self._run_forward.valid(parameters)
 
-    def _forward(self, parameters: Vector) -> tuple[list[float], list[float]]:
-        values = self._run_forward(parameters.tolist())
-        n = len(values) - len(self.guards)
-        return values[:n], values[n:]
+    def weighted(self, parameters: Vector, weights: Vector) -> tuple[float, float] | None:
+        """Weighted sums of a valid frontier and of its moduli; see `Evaluator.weighted`."""
+        return self._run_forward.weighted(weights, parameters)
 
     def gradient(self, parameters: Vector, frontier_adjoints: Vector) -> Vector:
         """Gradient with respect to the free parameters."""
-        inputs = [*parameters.tolist(), *frontier_adjoints.tolist()]
-        return np.array(self._run_pullback(inputs), dtype=np.float64)
+        return self._run_pullback(parameters, frontier_adjoints)
 
     def jacobian(self, parameters: Vector) -> Vector:
         """Derivatives of the differentiated frontier values, shape (n_adjoints, n_parameters)."""
@@ -99,7 +96,7 @@ class Invariants:
 
         Also of those that have no adjoint of their own: they are made of others that have one.
         """
-        return np.array(self._run_tangents([*parameters.tolist(), *direction.tolist()]))
+        return self._run_tangents(parameters, direction)
 
     def second_pullback(
         self, parameters: Vector, direction: Vector, adjoints: Vector, tangents: Vector
@@ -109,32 +106,34 @@ class Invariants:
         That is a column of the Hessian when the direction is a unit vector: the curvature of the
         frontier counts, and the change of the adjoints.
         """
-        parts = (parameters, adjoints, direction, tangents)
-        return np.array(self._run_second_pullback([x for part in parts for x in part.tolist()]))
+        return self._run_second_pullback(parameters, adjoints, direction, tangents)
+
+    @property
+    def _n_frontier(self) -> int:
+        return len(self.forward[1]) - len(self.guards)
+
+    @cached_property
+    def _run_written(self) -> Evaluator:
+        return Evaluator(self.forward)
 
     @cached_property
     def _run_forward(self) -> Evaluator:
-        return Evaluator(*self.forward)
+        return self.evaluator(self.forward, Demands(self.guards, self.precision))
 
     @cached_property
     def _run_pullback(self) -> Evaluator:
-        return Evaluator(*self.pullback)
+        return self.evaluator(self.pullback)
 
     @cached_property
     def _run_tangents(self) -> Evaluator:
         program = scalar_tangents(self.excerpts[0], self.n_parameters, self.n_parameters)
-        return Evaluator(program.instructions, program.outputs)
+        return self.evaluator((program.instructions, program.outputs))
 
     @cached_property
     def _run_second_pullback(self) -> Evaluator:
         n = self.n_parameters + self.n_adjoints
         program = scalar_tangents(self.excerpts[1], n, n)
-        return Evaluator(program.instructions, program.outputs)
-
-
-def holds(assumed: Property, value: float, precision: Precision = "f64") -> bool:
-    """Whether a parameter-only value has the property that a guard demands."""
-    return value >= 0 if assumed == "nonnegative" else is_moderate(value, precision)
+        return self.evaluator((program.instructions, program.outputs))
 
 
 def forward(

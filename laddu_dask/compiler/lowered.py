@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laddu_dask.compiler.assumptions import Check, Guard
+from laddu_dask.compiler.evaluator import ScalarProgram
 from laddu_dask.compiler.excerpt import Excerpt
-from laddu_dask.compiler.invariants import ScalarProgram
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.modes import Mode
 from laddu_dask.compiler.options import KernelOptions

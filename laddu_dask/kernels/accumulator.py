@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -193,12 +192,14 @@ class Accumulator:
                 words[j, k, 0] += total >> LOW_BITS
                 words[j, k, 1] += total & ((1 << LOW_BITS) - 1)
 
-    def round(self) -> Array:
+    def round(self) -> list[float]:
         """The sums, each rounded once to the nearest double; +0 for a sum of zero."""
-        numbers = iter(self.state.tolist()[_META:])
-        levels = list(islice(numbers, self.size))
-        each = zip(levels, *[numbers] * (2 * FOLDS), strict=True)
-        return np.array([_rounded(level, *words) for level, *words in each], dtype=np.float64)
+        numbers, step = self.state.tolist(), 2 * FOLDS
+        first = _META + self.size
+        return [
+            _rounded(numbers[_META + j], numbers[first + j * step : first + (j + 1) * step])
+            for j in range(self.size)
+        ]
 
     def __eq__(self, other: object) -> bool:
         """Equality of the states as integers."""
@@ -234,11 +235,11 @@ class Accumulator:
         return self
 
 
-def _rounded(level: int, *words: int) -> float:
+def _rounded(level: int, words: list[int]) -> float:
     """A sum of digits, (high, low) words from the top bin down, rounded once."""
     total = 0
-    for high, low in zip(words[::2], words[1::2], strict=True):
-        total = (total << BIN_BITS) + (high << LOW_BITS) + low
+    for k in range(0, 2 * FOLDS, 2):
+        total = (total << BIN_BITS) + (words[k] << LOW_BITS) + words[k + 1]
     exponent = BIN_BITS * (level - FOLDS + 1)
     try:
         # All round once: integers do, to the nearest double, in division too; and a power of two

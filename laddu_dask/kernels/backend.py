@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import LANES, Accumulator
 
@@ -111,9 +112,18 @@ class Kernel(Protocol):
 
 
 class Backend(Protocol):
-    """Makes kernels of programs."""
+    """Makes kernels of programs.
+
+    Attributes
+    ----------
+    name
+        By which it is chosen.
+    evaluator
+        What runs programs of parameters.
+    """
 
     name: str
+    evaluator: type[Evaluator]
 
     def by_vectors(self, columns: int) -> bool:
         """Whether so many columns are better kept by vectors than by rows."""

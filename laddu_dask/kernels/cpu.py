@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-import llvmlite
 import numpy as np
 
+from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.arguments import (
     address,
@@ -32,10 +30,11 @@ from laddu_dask.kernels.column_layout import capacity, prefers_vectors, strides
 from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
 from laddu_dask.kernels.llvm_text import ModuleText, event_function
-from laddu_dask.kernels.native import Code, assemble
+from laddu_dask.kernels.native import Code, assemble, cache_key
 from laddu_dask.kernels.object_cache import default_cache
-from laddu_dask.kernels.optimizer import Optimizer
+from laddu_dask.kernels.optimizer import optimizer
 from laddu_dask.kernels.reduction import Reduction
+from laddu_dask.kernels.scalar_code import NativeEvaluator
 from laddu_dask.kernels.target import Target, current_target
 
 #: Operations up to which good code is made at once, in some hundredths of a second.
@@ -45,8 +44,6 @@ LEVEL = 2
 
 _KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 10)
 _DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 16)
-
-optimizer = Optimizer()
 
 
 @dataclass(frozen=True)
@@ -60,21 +57,8 @@ class Entry:
 
 
 @functools.cache
-def _generator() -> str:
-    """Digest of the sources that make code, so that a cache never outlives a change of them."""
-    state = hashlib.blake2b(llvmlite.__version__.encode(), digest_size=16)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        state.update(path.read_bytes())
-    return state.hexdigest()
-
-
-def _key(name: str, target: Target) -> str:
-    return f"{name}|{target.key}|{_generator()}"
-
-
-@functools.cache
 def _driver(target: Target) -> tuple[Code, Any]:
-    key = _key("driver", target)
+    key = cache_key("driver", target)
     made = default_cache().get(key)
     if made is None:
         made = assemble(driver_text(), target, LEVEL, passes=True)
@@ -149,7 +133,7 @@ class CpuKernel:
         return str(module)
 
     def _key(self, purpose: Purpose) -> str:
-        return _key(f"{purpose}|{self.program.digest}", self.target)
+        return cache_key(f"{purpose}|{self.program.digest}", self.target)
 
     def _optimize(self, purpose: Purpose) -> None:
         """Good code for a purpose, unless somebody has made it in the meantime."""
@@ -226,6 +210,7 @@ class CpuBackend:
     """Kernels compiled for the processor of this machine; one set per process."""
 
     name = "cpu"
+    evaluator: type[Evaluator] = NativeEvaluator
     _kernels: ClassVar[dict[tuple[str, str], CpuKernel]] = {}
     _lock = threading.Lock()
 

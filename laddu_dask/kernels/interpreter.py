@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import TILE, Accumulator
@@ -215,6 +216,7 @@ class InterpreterBackend:
     """Kernels without compilation."""
 
     name = "interpreter"
+    evaluator: type[Evaluator] = Evaluator
 
     def by_vectors(self, columns: int) -> bool:
         """Never: NumPy works on rows."""

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import threading
+from pathlib import Path
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 
 from laddu_dask.kernels.target import Target
 
 #: Linking changes LLVM's tables of this process; llvmlite guards single calls only.
 _LINKING = threading.Lock()
+
+
+@functools.cache
+def _generator() -> str:
+    """Digest of the sources that make code, so that a cache never outlives a change of them."""
+    state = hashlib.blake2b(llvmlite.__version__.encode(), digest_size=16)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        state.update(path.read_bytes())
+    return state.hexdigest()
+
+
+def cache_key(name: str, target: Target) -> str:
+    """Key of code in the cache: what it is, for which processor, and what made it."""
+    return f"{name}|{target.key}|{_generator()}"
 
 
 def assemble(text: str, target: Target, level: int, *, passes: bool = False) -> bytes:

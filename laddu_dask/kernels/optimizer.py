@@ -87,3 +87,7 @@ class Optimizer:
         thread.join()
         with self._lock:
             self._forget()
+
+
+#: The one of this process.
+optimizer = Optimizer()

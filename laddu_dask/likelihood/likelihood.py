@@ -356,7 +356,7 @@ class Likelihood:
                 if total is not None:
                     _check_weights(item, total)
                     if item.transform == "log":
-                        self._yields.append(float(total.round()[0]))
+                        self._yields.append(total.round()[0])
             self._preparation_seconds = time.perf_counter() - started
         return self._yields
 

@@ -21,7 +21,7 @@ from laddu_dask.compiler import Assumptions, CompiledModel, IntegratedSum, Preci
 from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.compiler.cost import LOAD
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
-from laddu_dask.kernels import Accumulator
+from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.memory import Decision, MemoryReport
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.first_events import first_events, with_facts
@@ -74,13 +74,14 @@ class AdaptiveReducer:
         self._first_events: list[dict[str, Array] | None] | None = None
 
     def _form(self, index: int) -> PassForm:
-        return choose_form(
+        form = choose_form(
             self.passes[index],
             self._assumptions[index],
             self._options,
             separate=self._separates[index],
             verify=self.execution.normalization == "verify",
         )
+        return form.evaluated_by(get_backend(self.execution.backend_name).evaluator)
 
     def _open(self) -> Reducer:
         """A reducer of everything that needs the events in every evaluation."""
@@ -235,7 +236,7 @@ class AdaptiveReducer:
     def _reduce(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum] | None]:
         """None for a point where a guard does not hold."""
         self._integrate()
-        ready: dict[int, tuple[list[PassSum | None], list[list[float]]]] = {}
+        ready: dict[int, tuple[list[PassSum | None], list[Array]]] = {}
         for k, parameters in enumerate(points):
             parts = self._separable_parts(parameters, mode)
             frontiers = None if parts is None else self._frontiers(parameters)
@@ -244,7 +245,7 @@ class AdaptiveReducer:
         result: list[list[PassSum] | None] = [None for _ in points]
         if ready:
             each = zip(*(frontiers for _, frontiers in ready.values()), strict=True)
-            sums = self.reducer.reduce_many(mode, [np.array(rows) for rows in each])
+            sums = self.reducer.reduce_many(mode, [_stacked(rows) for rows in each])
             for position, (k, (parts, _)) in enumerate(ready.items()):
                 own = [
                     PassSum.of(total[position], model, points[k][index], mode)
@@ -253,7 +254,7 @@ class AdaptiveReducer:
                 result[k] = self._joined(own, parts)
         return result
 
-    def _frontiers(self, parameters: Sequence[Array]) -> list[list[float]] | None:
+    def _frontiers(self, parameters: Sequence[Array]) -> list[Array] | None:
         """What the reducer's kernels read of the parameters; None where a form is not valid."""
         frontiers = []
         for index, model in self._running:
@@ -465,6 +466,11 @@ class AdaptiveReducer:
         if self._written is not None:
             self._written[1].close()
             self._written = None
+
+
+def _stacked(rows: Sequence[Array]) -> Array:
+    """Vectors as rows; a single one, the usual case, is not copied."""
+    return rows[0][np.newaxis] if len(rows) == 1 else np.stack(rows)
 
 
 def _verify(

@@ -19,6 +19,7 @@ from laddu_dask.compiler import (
     Transform,
 )
 from laddu_dask.compiler.assumptions import RANGE
+from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.scalar import run_scalar
 from laddu_dask.data import Dataset
 from laddu_dask.kernels import Accumulator
@@ -67,6 +68,14 @@ class PassForm:
     separable: SeparableIntegral | None
     mixed: CompiledModel | None
     reference: CompiledModel | None = None
+
+    def evaluated_by(self, evaluator: type[Evaluator]) -> PassForm:
+        """The same with another way of running parameter programs."""
+        return PassForm(
+            self.separable and self.separable.evaluated_by(evaluator),
+            self.mixed and self.mixed.evaluated_by(evaluator),
+            self.reference and self.reference.evaluated_by(evaluator),
+        )
 
     @cached_property
     def per_event(self) -> tuple[CompiledModel, ...]:
@@ -133,8 +142,8 @@ class PassSum(NamedTuple):
         rows = total.round()
         gradient = None
         if mode == "gradient":
-            gradient = model.invariants.gradient(parameters, rows[1:])
-        return cls(float(rows[0]), gradient, total.first_bad)
+            gradient = model.invariants.gradient(parameters, np.array(rows[1:]))
+        return cls(rows[0], gradient, total.first_bad)
 
     @classmethod
     def curved_along(
@@ -148,9 +157,9 @@ class PassSum(NamedTuple):
         n = model.invariants.n_adjoints
         curved = np.empty(directions.shape)
         for row, total, direction in zip(curved, sums, directions, strict=True):
-            _, adjoints, tangents = np.split(total.round(), [1, 1 + n])
+            _, adjoints, tangents = np.split(np.array(total.round()), [1, 1 + n])
             row[:] = model.invariants.second_pullback(parameters, direction, adjoints, tangents)
-        value, adjoints, _ = np.split(sums[0].round(), [1, 1 + n])
+        value, adjoints, _ = np.split(np.array(sums[0].round()), [1, 1 + n])
         gradient = model.invariants.gradient(parameters, adjoints)
         # A second derivative may be infinite at other events, depending on the direction.
         bad = [total.first_bad for total in sums if total.first_bad is not None]
@@ -175,13 +184,12 @@ def _sum(a: Array | None, b: Array | None) -> Array | None:
     return None if a is None or b is None else a + b
 
 
-def frontier_of(model: CompiledModel, parameters: Array) -> list[float] | None:
+def frontier_of(model: CompiledModel, parameters: Array) -> Array | None:
     """What a model's kernels read of the parameters; None where its form is not valid."""
     invariants = model.invariants
     if model.programs.regrouped:
         return invariants.valid_frontier(parameters)
-    values: list[float] = invariants.frontier(parameters).tolist()
-    return values
+    return invariants.frontier(parameters)
 
 
 def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Array) -> Array | None:
@@ -193,6 +201,6 @@ def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Arr
     rows = np.empty((len(directions), scalars.n_outputs))
     for row, direction in zip(rows, directions, strict=True):
         tangents = model.invariants.pushforward(parameters, direction)
-        inputs = [*frontier, *tangents.tolist()]
+        inputs = [*frontier.tolist(), *tangents.tolist()]
         row[:] = run_scalar(scalars.instructions, inputs, scalars.outputs)
     return rows

@@ -186,20 +186,26 @@ class Reducer:
             self._owner = [index for index, _ in tasks]
             self._pool = LeasePool("host", self.capacity().budget)
             self._leases = [self._pool.reserve(d.resident_bytes, d.label) for d in decisions]
-            self._transient = max((d.transient_bytes for d in decisions), default=0)
+            # Resident events need room for a chunk while they are prepared, others in every pass.
+            once = max((d.transient_bytes for d in decisions), default=0)
+            streamed = [d.transient_bytes for d in decisions if d.strategy == "streaming"]
+            self._transient = max(streamed, default=0)
             try:
-                if self._client is None:
-                    self._session = LocalSession(payload, self.execution.local_threads)
-                else:
-                    from laddu_dask.runtime.cluster import ClusterSession
-
-                    self._session = RemoteSession(
-                        ClusterSession(self._client, RemotePayload(payload), len(tasks))
-                    )
+                with self._pool.reserve(once, "preparing the events"):
+                    self._session = self._prepared(payload)
             except BaseException:
                 self._release_leases()
                 raise
         return self._session
+
+    def _prepared(self, payload: ReductionPayload) -> Session:
+        if self._client is None:
+            return LocalSession(payload, self.execution.local_threads)
+        from laddu_dask.runtime.cluster import ClusterSession
+
+        return RemoteSession(
+            ClusterSession(self._client, RemotePayload(payload), len(payload.tasks))
+        )
 
     def reduce(self, mode: Mode, frontiers: Sequence[Array]) -> list[Accumulator]:
         """One accumulator per pass, for one row of frontier values each; see `reduce_many`."""
@@ -224,7 +230,10 @@ class Reducer:
         session = self.start()
         assert self._pool is not None
         effort = max(map(len, frontiers), default=1) * _EFFORT.get(mode, 1.0)
-        with self._pool.reserve(self._transient, "a pass over the events"):
+        if self._transient:
+            with self._pool.reserve(self._transient, "a pass over the events"):
+                parts = session.evaluate(mode, frontiers, effort)
+        else:
             parts = session.evaluate(mode, frontiers, effort)
         if len(parts) != len(self._owner):
             raise ExecutionError(

@@ -51,7 +51,7 @@ def visit(
                     # First, so that nobody sees a block that cannot be summed.
                     _add(sums[k], values.real, block, reduction, name)
                 consume(block.offset, k, values)
-    return [] if reduction is None else [float(total.round()[0]) for total in sums]
+    return [] if reduction is None else [total.round()[0] for total in sums]
 
 
 def _add(total: Accumulator, values: Array, block: Block, reduction: Reduction, name: str) -> None:

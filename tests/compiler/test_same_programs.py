@@ -19,6 +19,7 @@ import models as benchmark_models
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from numpy.typing import ArrayLike
 from random_expressions import scalars
 
 import laddu_dask as ld
@@ -32,9 +33,10 @@ from laddu_dask.compiler import (
     compile_model,
     integrate,
 )
+from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.lower import lower
 from laddu_dask.compiler.program import cut
-from laddu_dask.compiler.scalar import Evaluator, run_scalar
+from laddu_dask.compiler.scalar import run_scalar
 
 EXPRESSIONS = {
     **benchmark_models.MODELS,
@@ -152,17 +154,17 @@ def test_code_of_parameter_programs_has_the_bits_of_the_interpreter(expr: ld.Exp
     n = model.invariants.n_parameters + model.invariants.n_adjoints
     rng = np.random.default_rng(1)
     for instructions, outputs in (model.invariants.forward, model.invariants.pullback):
-        evaluator = Evaluator(instructions, outputs)
+        evaluator = Evaluator((instructions, outputs))
         for run in range(24):
             usual = rng.normal(size=n)
-            inputs = np.where(rng.random(n) < 0.4, rng.choice(NUMBERS, n), usual).tolist()
+            inputs = np.where(rng.random(n) < 0.4, rng.choice(NUMBERS, n), usual)
             if run == 2:
                 evaluator = pickle.loads(pickle.dumps(evaluator))
-            expected = run_scalar(instructions, inputs, outputs)
+            expected = run_scalar(instructions, inputs.tolist(), outputs)
             np.testing.assert_array_equal(bits(evaluator(inputs)), bits(expected))
 
 
-def bits(values: list[float]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def bits(values: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Bit patterns; one for every NaN, whose sign no operation promises."""
     numbers = np.array(values, dtype=np.float64)
     return np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
@@ -180,7 +182,7 @@ def test_long_parameter_programs_come_in_pieces(n: int) -> None:
     expected = np.exp(point[0])
     for i in range(n):
         expected = expected * 0.75 + point[i % 5] * np.exp(point[0]) / (i + 1)
-    evaluator = Evaluator(program.instructions, program.outputs)
-    results = [evaluator(point)[0] for _ in range(20)]
+    evaluator = Evaluator((program.instructions, program.outputs))
+    results = [evaluator(np.array(point))[0] for _ in range(20)]
     assert len(set(results)) == 1
     np.testing.assert_allclose(results[0], expected, rtol=1e-12)

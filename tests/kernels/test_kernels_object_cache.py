@@ -15,7 +15,7 @@ from every_operation import program, rows
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import cpu as cpu_kernels
-from laddu_dask.kernels import object_cache
+from laddu_dask.kernels import native, object_cache
 from laddu_dask.kernels.object_cache import ObjectCache, default_cache
 
 CODE = bytes(range(256)) * 40
@@ -181,12 +181,13 @@ def test_code_that_others_can_write_is_not_run(
 SCRIPT = """
 import numpy as np
 from every_operation import program, rows
-from laddu_dask.kernels import cpu, get_backend
+from laddu_dask.kernels import get_backend
 from laddu_dask.kernels.object_cache import default_cache
+from laddu_dask.kernels.optimizer import optimizer
 kernel = get_backend("cpu").compile(program())
 out = np.empty((kernel.program.n_outputs, 2048))
 kernel.map(rows(kernel.program), np.linspace(0.4, 0.9, kernel.program.n_parameters), out)
-cpu.optimizer.wait()
+optimizer.wait()
 cache = default_cache()
 print(cache.hits, cache.misses, cache.rejected, hash(out.tobytes()))
 """
@@ -223,7 +224,7 @@ def test_the_key_names_processor_and_generator(monkeypatch: pytest.MonkeyPatch) 
     target = cpu_kernels.current_target()
     kernel = cpu_kernels.CpuKernel(program(), target)
     keys = {kernel._key("map"), kernel._key("reduce")}
-    monkeypatch.setattr(cpu_kernels, "_generator", lambda: "another")
+    monkeypatch.setattr(native, "_generator", lambda: "another")
     keys.add(kernel._key("map"))
     other = cpu_kernels.Target("other", target.triple, "x86-64", "")
     keys.add(cpu_kernels.CpuKernel(program(), other)._key("map"))

@@ -21,6 +21,7 @@ from laddu_dask.kernels import Accumulator, expand, get_backend
 from laddu_dask.kernels import cpu as cpu_kernels
 from laddu_dask.kernels.native import assemble
 from laddu_dask.kernels.object_cache import ObjectCache
+from laddu_dask.kernels.optimizer import optimizer
 from laddu_dask.kernels.target import VARIABLE, Target, current_target, find_target
 
 NAMES = ["avx512", "avx2", "sse2"]
@@ -108,7 +109,7 @@ def test_first_code_and_fast_code_have_the_same_bits(
     monkeypatch.setattr(cpu_kernels, "DIRECT", 0)
     monkeypatch.setattr(cpu_kernels, "default_cache", nothing_kept)
     submitted: list[Callable[[], None]] = []
-    monkeypatch.setattr(cpu_kernels.optimizer, "submit", submitted.append)
+    monkeypatch.setattr(optimizer, "submit", submitted.append)
     kernel = cpu_kernels.CpuKernel(program(precision), current_target())
     for rounds in range(2):
         total, values = states(kernel)

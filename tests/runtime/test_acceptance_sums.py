@@ -48,7 +48,7 @@ def weighted(
     with closing(Reducer([one], ld.Execution(**options))) as reducer:
         (state,) = reducer.reduce("gradient", [compiled.invariants.frontier(vector)])
     assert state.count == data.n_events
-    sums = state.round()
+    sums = np.array(state.round())
     return float(sums[0]), compiled.invariants.gradient(vector, sums[1:]).tolist()
 
 

@@ -111,7 +111,7 @@ def test_sums_of_several_passes(storage: str) -> None:
     """One accumulator each, with the number of events; zero events make zero sums."""
     with closing(reducer(events(100), events(0), events(7), storage=storage)) as used:
         sums = used.reduce("weights", [np.zeros(0)] * 3)
-        assert [(total.count, total.round().tolist()) for total in sums] == [
+        assert [(total.count, total.round()) for total in sums] == [
             (100, [50.0]),
             (0, [0.0]),
             (7, [3.5]),

@@ -53,7 +53,7 @@ def weighted(
         for mode in modes:
             (total,) = reducer.reduce(mode, [model.invariants.frontier(vector)])
             assert total.first_bad is None
-            found[mode] = total.round()
+            found[mode] = np.array(total.round())
     assert found["value"][0] == found["gradient"][0]
     gradient = model.invariants.gradient(vector, found["gradient"][1:])
     return float(found["gradient"][0]), gradient.tolist()
