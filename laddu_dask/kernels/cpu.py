@@ -74,6 +74,8 @@ class CpuKernel:
     ----------
     target
         The processor.
+    entries
+        The best code that there is; better code takes its place at any time.
     compile_seconds
         Wall time that callers have waited for code so far.
     """
@@ -82,7 +84,7 @@ class CpuKernel:
         self.program = program
         self.target = target
         self.compile_seconds = 0.0
-        self._entries: dict[Purpose, Entry] = {}
+        self.entries: dict[Purpose, Entry] = {}
         self._lock = threading.RLock()
 
     @functools.cached_property
@@ -92,10 +94,10 @@ class CpuKernel:
 
     def prepare(self, purpose: Purpose) -> None:
         """Make code for a purpose if there is none."""
-        if purpose in self._entries:
+        if purpose in self.entries:
             return
         with self._lock:
-            if purpose in self._entries:
+            if purpose in self.entries:
                 return
             started = time.perf_counter()
             optimizer.hold()
@@ -113,7 +115,7 @@ class CpuKernel:
 
     def prepare_soon(self, purpose: Purpose) -> None:
         """Make code in the background; whoever needs it before gets what can be made at once."""
-        if purpose not in self._entries:
+        if purpose not in self.entries:
             optimizer.submit(lambda: self._load_or_optimize(purpose))
 
     def is_optimized(self, purpose: Purpose) -> bool:
@@ -121,9 +123,9 @@ class CpuKernel:
         return self.entry(purpose).optimized
 
     def entry(self, purpose: Purpose) -> Entry:
-        """The best code for a purpose that there is; another may take its place at any time."""
+        """The best code for a purpose that there is."""
         self.prepare(purpose)
-        return self._entries[purpose]
+        return self.entries[purpose]
 
     def assembly(self, purpose: Purpose) -> str:
         """LLVM assembly of the kernel."""
@@ -137,7 +139,7 @@ class CpuKernel:
 
     def _optimize(self, purpose: Purpose) -> None:
         """Good code for a purpose, unless somebody has made it in the meantime."""
-        entry = self._entries.get(purpose)
+        entry = self.entries.get(purpose)
         if entry is None or not entry.optimized:
             made = assemble(self.assembly(purpose), self.target, LEVEL)
             default_cache().put(self._key(purpose), made)
@@ -153,7 +155,7 @@ class CpuKernel:
     def _install(self, purpose: Purpose, made: bytes, *, optimized: bool) -> None:
         code = Code(made, self.target)
         address = code.address("kernel")
-        self._entries[purpose] = Entry(code, address, _KERNEL(address), optimized)
+        self.entries[purpose] = Entry(code, address, _KERNEL(address), optimized)
 
     def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""

@@ -38,6 +38,7 @@ class Reduction:
         elif events % LANES and found[events : whole_vectors(events)].any():
             raise ValueError("bind: the weight must be zero in the padding")
         kernel.prepare("reduce")
+        self._entries = kernel.entries
         self.events, self._first_event = events, first_event
         self._kernel, self._inputs, self._weights = kernel, inputs, found
         self._rows = rows = kernel.program.n_outputs
@@ -52,8 +53,8 @@ class Reduction:
         events, rows = self.events, self._rows
         stop = events if stop is None else stop
         check_parameters(self._kernel.program, parameters)
-        if len(sums) != rows:
-            raise ValueError(f"reduce: {len(sums)} sums of {rows} rows")
+        if sums.size != rows:
+            raise ValueError(f"reduce: {sums.size} sums of {rows} rows")
         if start % TILE or start < 0 or stop > events or (stop % TILE and stop != events):
             raise ValueError(f"reduce: events {start} to {stop} of {events} are no tiles of {TILE}")
         room = self._room()  # lane sums and digits; of this call, for others may run beside it
@@ -62,7 +63,7 @@ class Reduction:
         parameters_at = address(parameters)
         position = start
         while position < stop:
-            entry = self._kernel.entry("reduce")  # keeps its code while that runs
+            entry = self._entries["reduce"]  # the newest; keeps its code while that runs
             position = self._loop(
                 entry.address,
                 *self._events,

@@ -25,7 +25,7 @@ from laddu_dask.kernels.target import current_target
 #: Effort of LLVM.
 _LEVEL = 2
 
-# They are done long before another thread could make use of the interpreter, so none may have it.
+# They take some microseconds, so the interpreter is not given to another thread meanwhile.
 _PROGRAM = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
 _VALID = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p)
 _WEIGHTED = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_char_p)
@@ -113,10 +113,11 @@ class NativeEvaluator(Evaluator):
 
 def _packed(functions: _Functions, inputs: Sequence[Vector]) -> bytes:
     """The inputs one behind the other; machine code checks nothing."""
+    packed = b""
     for vector in inputs:
         if vector.dtype != np.float64:
             raise ValueError(f"parameter programs read float64, got {vector.dtype}")
-    packed = b"".join([vector.tobytes() for vector in inputs])
+        packed += vector.tobytes()
     if len(packed) < functions.bytes_read:
         raise ValueError(
             f"parameter program reads {functions.bytes_read // 8} numbers, got {len(packed) // 8}"

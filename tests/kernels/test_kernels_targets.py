@@ -157,7 +157,7 @@ def test_code_stays_while_it_runs() -> None:
     kernel = cpu_kernels.CpuKernel(program("f64"), current_target())
     _, expected = states(kernel)
     better = assemble(kernel.assembly("map"), current_target(), 2)
-    entry = kernel._entries["map"]
+    entry = kernel.entries["map"]
     in_use, run = weakref.ref(entry.code), entry.function
     kept: list[bool] = []
 
@@ -166,7 +166,7 @@ def test_code_stays_while_it_runs() -> None:
         kept.append(in_use() is not None)
         run(*arguments)
 
-    kernel._entries["map"] = dataclasses.replace(entry, function=replaced)
+    kernel.entries["map"] = dataclasses.replace(entry, function=replaced)
     del entry
     _, values = states(kernel)
     assert kept == [True]
