@@ -10,9 +10,11 @@ rounded once, at the root. What three bins drop is below ``N 2**-80 max|v|``.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import struct
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,13 +73,12 @@ LEVEL_LIMIT: Array = np.array(
 
 
 @functools.cache
-def _nothing(size: int) -> Integers:
-    """State of a sum over no event."""
+def _nothing(size: int) -> tuple[Any, bytes]:
+    """State of a sum over no event, and the type of memory that holds it."""
     state = np.zeros(_META + size * (1 + 2 * FOLDS), dtype=np.int64)
     state[1] = NO_EVENT
     state[_META : _META + size] = LEVEL_MIN
-    state.flags.writeable = False
-    return state
+    return ctypes.c_int64 * len(state), state.tobytes()
 
 
 class Accumulator:
@@ -87,13 +88,21 @@ class Accumulator:
     ----------
     state
         All numbers, int64 (2 + 7 n,): `meta`, `levels`, `words`, which are views of it.
+    memory
+        Where they lie, for machine code.
     """
 
-    __slots__ = ("size", "state")
+    __slots__ = ("memory", "size", "state")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.state = _nothing(size).copy()
+        kind, nothing = _nothing(size)
+        self.memory = kind.from_buffer_copy(nothing)
+        self.state: Integers = np.frombuffer(self.memory, np.int64)
+
+    def __reduce__(self) -> tuple[object, tuple[bytes]]:
+        """By value: state and memory of a copy are one."""
+        return Accumulator.from_bytes, (self.to_bytes(),)
 
     def __len__(self) -> int:
         return self.size

@@ -43,7 +43,10 @@ DIRECT = 500
 LEVEL = 2
 
 _KERNEL = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 10)
-_DRIVER = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 16)
+#: The parameters are bytes: Python hands them over faster than it finds out where an array begins.
+_DRIVER = ctypes.CFUNCTYPE(
+    ctypes.c_int64, *[ctypes.c_int64] * 7, ctypes.c_char_p, *[ctypes.c_int64] * 8
+)
 
 
 @dataclass(frozen=True)

@@ -58,16 +58,16 @@ class Reduction:
         if start % TILE or start < 0 or stop > events or (stop % TILE and stop != events):
             raise ValueError(f"reduce: events {start} to {stop} of {events} are no tiles of {TILE}")
         room = self._room()  # lane sums and digits; of this call, for others may run beside it
-        lanes_at, state_at = ctypes.addressof(room), address(sums.state)
+        lanes_at, state_at = ctypes.addressof(room), ctypes.addressof(sums.memory)
         levels_at = state_at + 8 * _META
-        parameters_at = address(parameters)
+        numbers = parameters.tobytes()
         position = start
         while position < stop:
             entry = self._entries["reduce"]  # the newest; keeps its code while that runs
             position = self._loop(
                 entry.address,
                 *self._events,
-                parameters_at,
+                numbers,
                 position,
                 stop,
                 rows,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import random
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -357,3 +359,13 @@ def test_many_merges_do_not_overflow() -> None:
     for _ in range(30):
         state.merge(Accumulator.from_bytes(state.to_bytes()))
     assert value(state) == 1000 * math.nextafter(0.5, 0) * 2**30
+
+
+def test_copies_share_nothing_and_go_on_by_themselves() -> None:
+    """A copy, also of another process, is where machine code adds to it."""
+    state = total([1.0, 2.0**-80], "compiled")
+    for other in (copy.copy(state), copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        assert other == state
+        add(other, [3.0], 2, "compiled")
+        assert other.round() == [4.0]
+        assert (other.count, state.count) == (3, 2)
