@@ -15,7 +15,6 @@ import numpy as np
 
 from laddu_dask.compiler.evaluator import Demands, Evaluator, ScalarProgram
 from laddu_dask.compiler.layout import Vector
-from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.native import Code, assemble, cache_key
 from laddu_dask.kernels.object_cache import default_cache
 from laddu_dask.kernels.optimizer import optimizer
@@ -86,19 +85,18 @@ class NativeEvaluator(Evaluator):
 
     def compile(self) -> None:
         """Make the code, or get it from the disk."""
-        read = [int(str(payload)) for op, _, payload in self.instructions if op == "parameter"]
-        program = Program(self.instructions, 0, max(read, default=-1) + 1, self.outputs)
         target = current_target()
-        key = cache_key(f"parameters|{program.digest}|{self.demands}", target)
+        text = scalar_text(self.instructions, self.outputs, self.demands)
+        key = cache_key(text, target)
         made = default_cache().get(key)
         if made is None:
-            text = scalar_text(self.instructions, self.outputs, self.demands)
             made = assemble(text, target, _LEVEL)
             default_cache().put(key, made)
         code = Code(made, target)
+        read = [int(str(payload)) for op, _, payload in self.instructions if op == "parameter"]
         self._functions = _Functions(
             code,
-            8 * program.n_parameters,
+            8 * (max(read, default=-1) + 1),
             _PROGRAM(code.address("program")),
             _VALID(code.address("valid")),
             _WEIGHTED(code.address("weighted")),
