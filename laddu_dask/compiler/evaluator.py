@@ -22,9 +22,6 @@ from laddu_dask.compiler.scalar_code import Piece, pieces
 #: Instructions and outputs.
 ScalarProgram = tuple[tuple[Instruction, ...], tuple[int, ...]]
 
-#: Runs after which a program is turned into code: that takes as long as some thirty runs.
-OFTEN = 16
-
 
 @dataclass(frozen=True)
 class Demands:
@@ -52,6 +49,9 @@ class Evaluator:
     demands
         What `valid` and `weighted` ask of its outputs.
     """
+
+    #: Runs after which a program is turned into code: that takes as long as some thirty runs.
+    often = 16
 
     def __init__(self, program: ScalarProgram, demands: Demands | None = None) -> None:
         self.instructions, self.outputs = program
@@ -100,7 +100,7 @@ class Evaluator:
         numbers = [number for vector in inputs for number in vector.tolist()]
         if self._pieces is None:
             runs = self._runs = self._runs + 1  # of this thread: no count is left out
-            if runs == OFTEN:
+            if runs == self.often:
                 self._hasten()
             return run_scalar(self.instructions, numbers, self.outputs)
         shared: dict[int, object] = {}

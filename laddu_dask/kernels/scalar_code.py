@@ -7,6 +7,7 @@ Python code that has just been evicted takes many times as long as usual; machin
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,11 +43,14 @@ class _Functions:
 
 
 class NativeEvaluator(Evaluator):
-    """Programs that run often become machine code, in the background."""
+    """Programs that run more than once become machine code, in the background."""
 
     def __init__(self, program: ScalarProgram, demands: Demands | None = None) -> None:
         super().__init__(program, demands)
         self._functions: _Functions | None = None
+        self._printable = is_printable(self.instructions)
+        if self._printable:
+            self.often = 2  # nobody has to wait for it
         #: Makes room for values, and for two sums of them.
         self._room: Any = ctypes.c_double * (len(self.outputs) + 2)
 
@@ -103,10 +107,16 @@ class NativeEvaluator(Evaluator):
         )
 
     def _hasten(self) -> None:
-        if is_printable(self.instructions):
-            optimizer.submit(self.compile)
+        if self._printable:
+            mine = weakref.ref(self)  # nothing is made for a likelihood that is gone
+            optimizer.submit(lambda: _compile(mine()))
         else:
             super()._hasten()
+
+
+def _compile(evaluator: NativeEvaluator | None) -> None:
+    if evaluator is not None:
+        evaluator.compile()
 
 
 def _packed(functions: _Functions, inputs: Sequence[Vector]) -> bytes:
