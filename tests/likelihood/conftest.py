@@ -17,7 +17,14 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture(scope="session")
-def client(cluster: LocalCluster) -> Iterator[Client]:
+def shared_client(cluster: LocalCluster) -> Iterator[Client]:
     """A client that outlives the likelihoods which use it."""
     with Client(cluster, set_as_default=False) as connected:
         yield connected
+
+
+@pytest.fixture
+def client(shared_client: Client) -> Client:
+    """The same with both workers there: one that the test before killed may be starting again."""
+    shared_client.wait_for_workers(2, timeout=120)
+    return shared_client

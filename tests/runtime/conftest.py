@@ -10,10 +10,17 @@ from local_clusters import two_worker_processes
 
 
 @pytest.fixture(scope="session")
-def client() -> Iterator[Client]:
+def shared_client() -> Iterator[Client]:
     """A client of two worker processes of one thread each."""
     with (
         two_worker_processes() as cluster,
         Client(cluster, set_as_default=False) as connected,
     ):
         yield connected
+
+
+@pytest.fixture
+def client(shared_client: Client) -> Client:
+    """The same with both workers there: one that the test before killed may be starting again."""
+    shared_client.wait_for_workers(2, timeout=120)
+    return shared_client
