@@ -23,6 +23,8 @@ from laddu_dask.kernels.backend import Kernel, Reduction, Rows
 from laddu_dask.runtime.partitions import Partition
 
 Array = npt.NDArray[np.float64]
+#: Weights that are summed at once.
+_PORTION = 1 << 14
 _NO_PARAMETERS: Array = np.zeros(0)
 #: Numbers in cached columns.
 _KINDS: dict[Precision, type] = {"f64": np.float64, "f32": np.float32}
@@ -138,11 +140,13 @@ class ResidentPartition:
         return self._bound[use]
 
     def weights(self) -> Iterator[Array]:
-        """Weights of the events."""
-        if isinstance(self._weights, float):
-            yield np.ones(self.events)
-        else:
-            yield self._weights[: self.events]
+        """Weights of the events, in portions: what sums them makes arrays of the same length."""
+        for start in range(0, self.events, _PORTION):
+            stop = min(start + _PORTION, self.events)
+            if isinstance(self._weights, float):
+                yield np.ones(stop - start)
+            else:
+                yield self._weights[start:stop]
 
     def __sizeof__(self) -> int:
         """Bytes held; Dask accounts for the partition by it."""
