@@ -19,6 +19,9 @@ from laddu_dask.compiler.precision import Precision, all_moderate, is_moderate
 from laddu_dask.compiler.scalar import run_scalar
 from laddu_dask.compiler.scalar_code import Piece, pieces
 
+#: Runs after which a program is turned into code: that takes as long as some thirty runs.
+OFTEN = 16
+
 #: Instructions and outputs.
 ScalarProgram = tuple[tuple[Instruction, ...], tuple[int, ...]]
 
@@ -49,9 +52,6 @@ class Evaluator:
     demands
         What `valid` and `weighted` ask of its outputs.
     """
-
-    #: Runs after which a program is turned into code: that takes as long as some thirty runs.
-    often = 16
 
     def __init__(self, program: ScalarProgram, demands: Demands | None = None) -> None:
         self.instructions, self.outputs = program
@@ -99,9 +99,8 @@ class Evaluator:
     def _run(self, inputs: Sequence[Vector]) -> list[float]:
         numbers = [number for vector in inputs for number in vector.tolist()]
         if self._pieces is None:
-            runs = self._runs = self._runs + 1  # of this thread: no count is left out
-            if runs == self.often:
-                self._hasten()
+            self._runs += 1
+            self._hasten(self._runs)
             return run_scalar(self.instructions, numbers, self.outputs)
         shared: dict[int, object] = {}
         *others, last = self._pieces
@@ -111,9 +110,10 @@ class Evaluator:
         assert outputs is not None
         return outputs
 
-    def _hasten(self) -> None:
-        """Make later runs faster."""
-        self._pieces = pieces(self.instructions, self.outputs)
+    def _hasten(self, runs: int) -> None:
+        """Make later runs faster if there have been so many."""
+        if runs >= OFTEN:
+            self._pieces = pieces(self.instructions, self.outputs)
 
 
 def holds(assumed: Property, value: float, precision: Precision = "f64") -> bool:

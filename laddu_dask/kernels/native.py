@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,14 @@ import llvmlite.binding as llvm
 
 from laddu_dask.kernels.target import Target
 
-#: Linking changes LLVM's tables of this process; llvmlite guards single calls only.
-_LINKING = threading.Lock()
+#: Linking changes LLVM's tables of this process, and llvmlite guards single calls only. A fork waits,
+#: or its process would begin with LLVM and llvmlite's own lock in the middle of a call.
+_AT_WORK = threading.RLock()
+os.register_at_fork(
+    before=_AT_WORK.acquire,
+    after_in_parent=_AT_WORK.release,
+    after_in_child=_AT_WORK.release,
+)
 
 
 @functools.cache
@@ -47,6 +54,11 @@ def assemble(text: str, target: Target, level: int, *, passes: bool = False) -> 
         Whether to optimise the assembly first. Kernels are straight-line code without anything to
         find there; loops written with variables in memory need it.
     """
+    with _AT_WORK:
+        return _assembled(text, target, level, passes)  # LLVM's objects are gone when it returns
+
+
+def _assembled(text: str, target: Target, level: int, passes: bool) -> bytes:
     module = llvm.parse_assembly(text, llvm.create_context())
     machine = target.machine(level)
     module.triple, module.data_layout = target.triple, str(machine.target_data)
@@ -70,12 +82,24 @@ class Code:
     """
 
     def __init__(self, object_code: bytes, target: Target) -> None:
-        with _LINKING:
-            module = llvm.parse_assembly("", llvm.create_context())
-            self._engine: Any = llvm.create_mcjit_compiler(module, target.machine(2))
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
-            self._engine.finalize_object()
+        with _AT_WORK:
+            self._engine = _linked(object_code, target)
 
     def address(self, name: str) -> int:
         """Where a function begins."""
-        return int(self._engine.get_function_address(name))
+        with _AT_WORK:
+            return int(self._engine.get_function_address(name))
+
+    def __del__(self) -> None:
+        engine = getattr(self, "_engine", None)
+        if engine is not None:
+            with _AT_WORK:
+                engine.close()
+
+
+def _linked(object_code: bytes, target: Target) -> Any:
+    module = llvm.parse_assembly("", llvm.create_context())
+    engine = llvm.create_mcjit_compiler(module, target.machine(2))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
+    engine.finalize_object()
+    return engine

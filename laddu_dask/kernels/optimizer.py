@@ -23,7 +23,8 @@ class Optimizer:
     """Runs jobs one after the other on a thread of its own, which begins with the first job."""
 
     def __init__(self, quiet: float = QUIET) -> None:
-        self._lock = threading.Lock()
+        #: Of the queue; a fork must not find it held.
+        self.lock = threading.Lock()
         self._quiet = quiet
         self._last = time.monotonic()
         self._forget()
@@ -42,9 +43,8 @@ class Optimizer:
 
     def submit(self, job: Job) -> None:
         """Run a job some time soon. One that fails is logged; what it was to replace stays."""
-        with self._lock:
-            if self._process != os.getpid():
-                self._forget()  # a fork has no threads of its parent
+        with self.lock:
+            self._forget_parent()
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._work, name="laddu-optimizer", daemon=True
@@ -66,18 +66,24 @@ class Optimizer:
                 job()
             except Exception:  # of any kind: the jobs behind this one must not be lost with it
                 logger.exception("optimising a kernel failed; its first code stays in use")
-            with self._lock:
+            with self.lock:
                 self._open -= 1
                 if not self._open:
                     self._idle.set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to do; whether that came true."""
+        with self.lock:
+            self._forget_parent()
         return self._idle.wait(timeout)
+
+    def _forget_parent(self) -> None:
+        if self._process != os.getpid():
+            self._forget()  # a fork has no threads of its parent
 
     def close(self) -> None:
         """Drop what has not begun, and wait for what has."""
-        with self._lock:
+        with self.lock:
             thread, self._thread = self._thread, None
             if thread is None or self._process != os.getpid():
                 return
@@ -85,9 +91,14 @@ class Optimizer:
                 self._jobs.get_nowait()
             self._jobs.put(None)
         thread.join()
-        with self._lock:
+        with self.lock:
             self._forget()
 
 
 #: The one of this process.
 optimizer = Optimizer()
+os.register_at_fork(
+    before=optimizer.lock.acquire,
+    after_in_parent=optimizer.lock.release,
+    after_in_child=optimizer.lock.release,
+)

@@ -48,9 +48,7 @@ class NativeEvaluator(Evaluator):
     def __init__(self, program: ScalarProgram, demands: Demands | None = None) -> None:
         super().__init__(program, demands)
         self._functions: _Functions | None = None
-        self._printable = is_printable(self.instructions)
-        if self._printable:
-            self.often = 2  # nobody has to wait for it
+        self._wanted = is_printable(self.instructions)
         #: Makes room for values, and for two sums of them.
         self._room: Any = ctypes.c_double * (len(self.outputs) + 2)
 
@@ -106,12 +104,12 @@ class NativeEvaluator(Evaluator):
             _WEIGHTED(code.address("weighted")),
         )
 
-    def _hasten(self) -> None:
-        if self._printable:
+    def _hasten(self, runs: int) -> None:
+        if self._wanted and runs > 1:
+            self._wanted = False
             mine = weakref.ref(self)  # nothing is made for a likelihood that is gone
             optimizer.submit(lambda: _compile(mine()))
-        else:
-            super()._hasten()
+        super()._hasten(runs)  # it may take long until the optimizer has time, or fail
 
 
 def _compile(evaluator: NativeEvaluator | None) -> None:

@@ -52,7 +52,8 @@ class Combination:
             total += term.combine(data.value, mc.value, yield_)
             if mc.gradient is not None and data.gradient is not None:
                 slope = term.integral_slope(mc.value, yield_)
-                gradients.append(slope * mc.gradient - 2.0 * data.gradient)
+                with np.errstate(all="ignore"):  # what is not finite is an error below
+                    gradients.append(slope * mc.gradient - 2.0 * data.gradient)
         if not math.isfinite(total):
             # Events may all be finite and the combination of their sums still overflow.
             raise EvaluationError(
@@ -84,8 +85,9 @@ class Combination:
             term.check_integral(mc.value)
             slope = term.integral_slope(mc.value, yield_)
             bend = term.integral_curvature(mc.value, yield_)
-            rise = np.outer(directions[index] @ mc.gradient, mc.gradient)
-            result.append(bend * rise + slope * mc.curved - 2.0 * data.curved)
+            with np.errstate(all="ignore"):  # what is not finite is an error in the end
+                rise = np.outer(directions[index] @ mc.gradient, mc.gradient)
+                result.append(bend * rise + slope * mc.curved - 2.0 * data.curved)
         return result
 
     def check_derivatives(self, rows: Vector, what: str) -> None:

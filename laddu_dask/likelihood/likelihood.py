@@ -412,7 +412,7 @@ class Likelihood:
 
     def __reduce__(self) -> tuple[type[Likelihood], tuple[object, ...]]:
         """Pickled as what it was made of; a copy prepares for itself."""
-        return Likelihood, (self.terms, self.execution)
+        return type(self), (self.terms, self.execution)
 
     def __enter__(self) -> Likelihood:
         return self

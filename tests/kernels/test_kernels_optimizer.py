@@ -100,3 +100,42 @@ print("answered")
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "answered\n", "")
+
+
+FORKS = """
+import os, sys, time
+import numpy as np
+import laddu_dask as ld
+from laddu_dask.kernels.optimizer import optimizer
+
+def model(terms, step):
+    x, total = ld.scalar("x"), ld.Expr(0.0)
+    for k in range(terms):
+        coupling, pole = ld.parameter(f"c{k}", initial=1.0 + k), ld.parameter(f"m{k}", initial=1.1)
+        total = total + coupling / ld.complex(x * step - pole**2, -0.2)
+    return total.norm_sqr() + 1e-3
+
+data = ld.Dataset.from_arrays(scalars={"x": np.linspace(0.4, 2.0, 300)})
+def likelihood(terms, step):
+    term = ld.NLL(model(terms, step), data=data, accepted_mc=data)
+    return ld.Likelihood([term], ld.Execution(threads=1))
+
+for round in range(6):
+    first = likelihood(40, 1.0 + round)
+    first.value_and_gradient()
+    expected = first.value()
+    time.sleep(0.25 + 0.01 * round)  # the optimizer begins a quarter of a second after
+    child = os.fork()
+    if not child:
+        other = likelihood(2, 1.5 + round).value_and_gradient()
+        os._exit(0 if first.value() == expected and np.isfinite(other[0]) else 3)
+    _, status = os.waitpid(child, 0)
+    if status:
+        sys.exit(f"child ended with {status}")
+"""
+
+
+def test_a_fork_waits_for_the_compiler() -> None:
+    """Its process would find the locks of LLVM held for ever."""
+    environment = {**os.environ, "LADDU_DASK_CACHE_DIR": ""}
+    subprocess.run([sys.executable, "-c", FORKS], env=environment, check=True, timeout=100)
