@@ -14,8 +14,8 @@ import llvmlite.binding as llvm
 
 from laddu_dask.kernels.target import Target
 
-#: Linking changes LLVM's tables of this process, and llvmlite guards single calls only. A fork has to
-#: wait, or its process would begin with LLVM and llvmlite's own lock in the middle of a call.
+#: Linking changes LLVM's tables of this process, and llvmlite guards single calls only. A fork
+#: waits, or its process would begin with LLVM and llvmlite's own lock in the middle of a call.
 _AT_WORK = threading.RLock()
 os.register_at_fork(
     before=_AT_WORK.acquire,
