@@ -19,12 +19,12 @@ import importlib
 import json
 import sys
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
 import models
-from evaluation import compare
+from evaluation import compare_apart
 from fresh_process import STARTUPS, measure_starts, startup_memory
 from machine import Bandwidth, Machine, available_threads
 from promises import memory_misses
@@ -79,7 +79,7 @@ def main() -> int:
     """Compare what was asked for; 1 if laddu is missing, or with --check a promise missed."""
     options = options_of()
     try:
-        laddu = importlib.import_module("laddu")
+        importlib.import_module("laddu")
     except ModuleNotFoundError:
         print(
             "laddu, to compare with, is not installed: pip install 'laddu-dask[bench]'",
@@ -87,8 +87,7 @@ def main() -> int:
         )
         return 1
     machine = Machine.here()
-    bandwidth = Bandwidth()
-    reading = bandwidth.measure()
+    reading = Bandwidth().measure()
     print(machine_lines(machine, reading))
     print(f"{options.data} data and {options.mc} accepted Monte Carlo events")
     missed: list[str] = []
@@ -100,20 +99,12 @@ def main() -> int:
     if "evaluation" in options.parts:
         record["evaluations"] = []
         print(f"\n{options.rounds} evaluations of each\n{EVALUATION_HEAD}")
-        for name in options.models:
-            for row in compare(
-                laddu,
-                name,
-                events,
-                options.normalizations,
-                options.threads,
-                options.rounds,
-                bandwidth,
-            ):
+        ways = product(options.models, options.normalizations, options.threads)
+        for name, normalization, threads in ways:
+            for row in compare_apart(name, events, normalization, threads, options.rounds):
                 print(evaluation_line(row), flush=True)
                 missed += row.misses()
                 record["evaluations"].append({**asdict(row), "ratio": row.ratio})
-    del bandwidth
     if "start" in options.parts:
         startup = record["startup"] = startup_memory()
         base = startup[next(iter(STARTUPS))]
