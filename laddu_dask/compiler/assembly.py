@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -82,7 +81,7 @@ def assemble_values(
         graph, _, read = decide(graph, values)
         values = [read[value] for value in values]
     lowered = Lowered(graph, pairs.Pair(values[0], None), regrouped=False)
-    return _Cuts(lowered, graph, values, [{}], set(), options).compiled(layout)
+    return _Cuts(lowered, graph, values, [{}], set(), options).compiled(layout, "complex")
 
 
 class _Cuts:
@@ -99,7 +98,6 @@ class _Cuts:
         reached: Sequence[Mapping[int, int]],
         guarded: set[int],
         options: KernelOptions,
-        transform: Transform = "complex",
     ) -> None:
         precision = options.precision
         # `complex` differentiates two roots; a frontier value that only one of them reads has no
@@ -125,7 +123,6 @@ class _Cuts:
             if guarded.issuperset(found[value] for found in reached if value in found)
         )
         self._lowered, self._graph, self._precision = lowered, graph, precision
-        self._transform = transform
         self._differentiated, self._frontier = tuple(differentiated), frontier
         self._excerpt = outputs, inputs, parameters
         value, gradient = (
@@ -136,14 +133,14 @@ class _Cuts:
         ranged = met if lowered.regrouped else None
         self.programs = EventPrograms.of(graph, value, gradient, cached, lowered.checks, ranged)
 
-    def compiled(self, layout: ParameterLayout) -> CompiledModel:
+    def compiled(self, layout: ParameterLayout, transform: Transform) -> CompiledModel:
         """With the parameter-only program, and all that derivatives of these programs need."""
         known, key = self._lowered.pullbacks, (self._differentiated, self._optional)
         if key not in known:
             known[key] = pullback(self._graph, *key, layout)
         back, curved = known[key]
         guards = list(dict.fromkeys(self._lowered.guards))
-        ahead, moved = forward(self._graph, self._told(), guards, layout)
+        ahead, moved = forward(self._graph, self._told(transform), guards, layout)
         invariants = Invariants(
             ahead,
             back,
@@ -159,10 +156,10 @@ class _Cuts:
     def _with_excerpt(self) -> EventPrograms:
         return replace(self.programs, excerpt=Excerpt.of(self._graph, *self._excerpt))
 
-    def _told(self) -> list[int]:
+    def _told(self, transform: Transform) -> list[int]:
         """The frontier with the number that says which transform is meant."""
         g = self._graph
-        known = g.const(1.0 if self._transform == "log" else 0.0)
+        known = g.const(1.0 if transform == "log" else 0.0)
         return [known if g.ops[value][0] == "logarithmic" else value for value in self._frontier]
 
 
@@ -174,14 +171,14 @@ class Draft(_Cuts):
         cls, lowered: Lowered, transform: Transform, mode: Mode, options: KernelOptions
     ) -> Draft:
         """The same, made once where both transforms have the same programs."""
-        known = lowered.drafts.get((mode, options)) if transform != "complex" else None
+        known: Draft | None = None
+        if transform != "complex":
+            known = lowered.drafts.get((mode, options))
         if known is None:
             known = cls(lowered, transform, mode, options)
             if any(known._graph.ops[value][0] == "logarithmic" for value in known._frontier):
                 lowered.drafts[mode, options] = known
-        other = copy(known)
-        other._transform = transform
-        return other
+        return known
 
     def __init__(
         self, lowered: Lowered, transform: Transform, mode: Mode, options: KernelOptions
@@ -196,7 +193,7 @@ class Draft(_Cuts):
         if accepted is not None:
             nothing = graph.const(math.nan)
             values = [graph.select(accepted, value, nothing) for value in values]
-        super().__init__(lowered, graph, values, reached, guarded, options, transform)
+        super().__init__(lowered, graph, values, reached, guarded, options)
 
 
 def _outputs(

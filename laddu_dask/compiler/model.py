@@ -110,8 +110,8 @@ def cheapest(
         compared = options
     best = _cheapest(forms, transform, compared)
     if compared == options:
-        return best.draft.compiled(layout)
-    return Draft.of(forms[best.name], transform, best.mode, options).compiled(layout)
+        return best.draft.compiled(layout, transform)
+    return Draft.of(forms[best.name], transform, best.mode, options).compiled(layout, transform)
 
 
 def compile_candidates(form: NormalForm, transform: Transform) -> list[Candidate]:
@@ -119,7 +119,7 @@ def compile_candidates(form: NormalForm, transform: Transform) -> list[Candidate
     candidates = []
     for name, lowered in form.forms.items():
         best = _cheapest({name: lowered}, transform, DEFAULT)
-        model = best.draft.compiled(form.layout)
+        model = best.draft.compiled(form.layout, transform)
         candidates.append(Candidate(name, model, best.cost, best.mode))
     return candidates
 
