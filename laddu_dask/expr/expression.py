@@ -365,10 +365,10 @@ class Expr:
         return Predicate(build.compare("le", as_node(other), self.node))
 
     # `object` promises a bool; comparing expressions builds a condition instead.
-    def __eq__(self, other: Any) -> Predicate:  # type: ignore[override]  # see above
+    def __eq__(self, other: Any) -> Predicate:  # type: ignore[override]  # a condition, no bool
         return Predicate(build.compare("eq", self.node, as_node(other)))
 
-    def __ne__(self, other: Any) -> Predicate:  # type: ignore[override]  # see above
+    def __ne__(self, other: Any) -> Predicate:  # type: ignore[override]  # a condition, no bool
         return Predicate(build.compare("ne", self.node, as_node(other)))
 
     # vectors and matrices ------------------------------------------------------------------

@@ -147,13 +147,13 @@ def test_order_where_the_last_is_done_first(fake: FakeClient) -> None:
 def test_a_visit_that_ends_early_gives_back_what_waits(fake: FakeClient) -> None:
     """T-39: nothing more is asked for, and what was is cancelled."""
 
-    class Enough(Exception):  # noqa: N818 - a signal of the test
+    class EnoughError(Exception):
         pass
 
     def consume(offset: int, point: int, values: Any) -> None:
-        raise Enough
+        raise EnoughError
 
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         MODEL.visit(events(np.arange(N)), POINTS, consume, SPREAD)
     assert fake.submitted < 32
     assert fake.cancelled == fake.open
