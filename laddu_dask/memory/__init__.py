@@ -17,6 +17,7 @@ from laddu_dask.memory.footprint import Fit, Footprint, fit_chunk, fit_resident
 from laddu_dask.memory.lease import Lease, LeasePool, PhysicalMemory, PoolReport
 from laddu_dask.memory.planner import DatasetRequest, Policy, plan_dataset, plan_datasets
 from laddu_dask.memory.residency import resident_cache_plan
+from laddu_dask.memory.room import Hold, LocalRoom, Room, Tier
 from laddu_dask.memory.sizes import MAX_BYTES, format_bytes
 
 __all__ = [
@@ -25,15 +26,19 @@ __all__ = [
     "Decision",
     "Fit",
     "Footprint",
+    "Hold",
     "HostMemory",
     "Lease",
     "LeasePool",
+    "LocalRoom",
     "MemoryBudget",
     "MemoryPlan",
     "MemoryReport",
     "PhysicalMemory",
     "Policy",
     "PoolReport",
+    "Room",
+    "Tier",
     "fit_chunk",
     "fit_resident",
     "format_bytes",
