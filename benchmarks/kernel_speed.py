@@ -26,10 +26,13 @@ from laddu_dask.compiler.program import Program
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.kernels.optimizer import optimizer
+from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom
 from laddu_dask.runtime.partitions import partition_dataset
-from laddu_dask.runtime.preparation import PreparedPartition, Recipe
+from laddu_dask.runtime.preparation import Recipe
+from laddu_dask.runtime.tiers import PreparedPartition, prepare
 
 #: Of the Monte Carlo sample and of the data.
+ROOM = LocalRoom(LeasePool("host", MAX_BYTES))
 TRANSFORMS: tuple[Transform, ...] = ("linear", "log")
 
 _HEAD = (
@@ -67,9 +70,9 @@ def _prepare(
     assumptions = Assumptions()
     while True:
         compiled = compile_model(models.MODELS[name](laddu_dask), transform, assumptions)
-        recipe = Recipe(name, compiled.programs, "cpu", "resident", 1 << 16)
+        recipe = Recipe(name, compiled.programs, "cpu", 1 << 16)
         try:
-            return compiled, recipe.prepare(partition)
+            return compiled, prepare(recipe, partition, ["resident"], ROOM)
         except AssumptionError as error:
             found = {bytes.fromhex(digest): what for digest, what in error.findings.items()}
             assumptions = assumptions.weaken(found)

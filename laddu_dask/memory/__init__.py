@@ -12,7 +12,7 @@ from laddu_dask.memory.capacity import (
     peak_resident_bytes,
     resident_bytes,
 )
-from laddu_dask.memory.decision import Decision, MemoryReport
+from laddu_dask.memory.decision import Decision, MemoryReport, Storage
 from laddu_dask.memory.footprint import Fit, Footprint, fit_chunk, fit_resident
 from laddu_dask.memory.lease import Lease, LeasePool, PhysicalMemory, PoolReport
 from laddu_dask.memory.planner import DatasetRequest, Policy, plan_dataset, plan_datasets
@@ -38,6 +38,7 @@ __all__ = [
     "Policy",
     "PoolReport",
     "Room",
+    "Storage",
     "Tier",
     "fit_chunk",
     "fit_resident",

@@ -159,16 +159,27 @@ class MemoryBudget:
         return f'"{float(self.amount * 100):g}% {self.kind}"'
 
 
+_HALF_FREE: Final = MemoryBudget("available", Fraction(1, 2))
+
+
 @dataclass(frozen=True, init=False)
 class MemoryPlan:
-    """Budgets of one process: host memory and device (GPU) memory."""
+    """Budgets of one process: host memory, device (GPU) memory, and disk for spilled events.
+
+    The disk is that of the folder for temporary files, or of the local directory of a Dask worker;
+    None takes half of what is free there.
+    """
 
     host: MemoryBudget
     device: MemoryBudget
+    disk: MemoryBudget
 
-    def __init__(self, host: BudgetLike = None, device: BudgetLike = None) -> None:
+    def __init__(
+        self, host: BudgetLike = None, device: BudgetLike = None, disk: BudgetLike = None
+    ) -> None:
         object.__setattr__(self, "host", MemoryBudget.parse(host))
         object.__setattr__(self, "device", MemoryBudget.parse(device))
+        object.__setattr__(self, "disk", _HALF_FREE if disk is None else MemoryBudget.parse(disk))
 
     @classmethod
     def parse(cls, value: PlanLike) -> MemoryPlan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -10,7 +10,9 @@ from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.memory.lease import PoolReport
 from laddu_dask.memory.sizes import format_bytes, saturate
 
-Storage: TypeAlias = Literal["resident", "streaming"]
+Storage: TypeAlias = Literal["resident", "spilled", "streaming"]
+
+Strategy: TypeAlias = Literal["resident", "spilled", "streaming", "mixed"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,9 @@ class Decision:
     label
         Which data set, such as "signal/data".
     strategy
-        "resident": prepared columns stay in memory; "streaming": rebuilt in every pass.
+        "resident": prepared columns stay in memory; "spilled": they stay on disk and are mapped
+        chunk by chunk; "streaming": rebuilt in every pass; "mixed": some partitions one way,
+        some another.
     events, chunk_events
         Events in all, and the most that one chunk holds.
     resident_bytes
@@ -37,10 +41,15 @@ class Decision:
         The transient footprint of a pass, all tasks in flight together.
     measured_bytes
         The peak seen in execution, once known.
+    resident_events, spilled_events
+        Events of the partitions kept in memory and on disk; the rest is streamed. The first
+        partitions are resident, the next ones spilled.
+    spilled_bytes
+        Room taken on disk.
     """
 
     label: str
-    strategy: Storage
+    strategy: Strategy
     events: int
     chunk_events: int
     resident_bytes: int
@@ -50,6 +59,32 @@ class Decision:
     fixed_bytes: int = 0
     bytes_per_event: int = 0
     measured_bytes: int | None = None
+    resident_events: int = 0
+    spilled_events: int = 0
+    spilled_bytes: int = 0
+
+    @property
+    def streamed_events(self) -> int:
+        """Events that every pass reads from their source."""
+        return self.events - self.resident_events - self.spilled_events
+
+    def tiers(self, partition_events: Sequence[int]) -> list[Storage]:
+        """The planned storage of each of the partitions that the data set is cut into.
+
+        The plan is that of one process with the largest share. Partitions are dealt out in turn,
+        so a process has the same proportions as the first ones of all of them.
+        """
+        total, done = sum(partition_events), 0
+        tiers: list[Storage] = []
+        for events in partition_events:
+            done += events
+            if done * self.events <= self.resident_events * total:
+                tiers.append("resident")
+            elif done * self.events <= (self.resident_events + self.spilled_events) * total:
+                tiers.append("spilled")
+            else:
+                tiers.append("streaming")
+        return tiers
 
     @property
     def transient_bytes(self) -> int:
@@ -68,6 +103,8 @@ class Decision:
     def __str__(self) -> str:
         chunks = "1 chunk" if self.chunks == 1 else f"{self.chunks} chunks"
         holds = f"holds {format_bytes(self.resident_bytes)}, " if self.resident_bytes else ""
+        if self.spilled_bytes:
+            holds += f"{format_bytes(self.spilled_bytes)} on disk, "
         measured = ""
         if self.measured_bytes is not None:
             measured = f" (measured {format_bytes(self.measured_bytes)})"
@@ -100,6 +137,11 @@ class MemoryReport:
     def resident_bytes(self) -> int:
         """Bytes that stay reserved between passes, all data sets together."""
         return saturate(sum(decision.resident_bytes for decision in self._decisions))
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Room taken on disk, all data sets together."""
+        return saturate(sum(decision.spilled_bytes for decision in self._decisions))
 
     @property
     def peak_bytes(self) -> int:
@@ -137,15 +179,18 @@ class MemoryReport:
             "decisions": [decision.to_dict() for decision in self._decisions],
             "pools": [pool.to_dict() for pool in self.pools],
             "resident_bytes": self.resident_bytes,
+            "spilled_bytes": self.spilled_bytes,
             "peak_bytes": self.peak_bytes,
         }
 
     def __str__(self) -> str:
         if not self._decisions:
             return "\n".join(["no memory decisions yet", *map(str, self.pools)])
-        head = ("data set", "storage", "events", "chunk", "resident", "peak", "measured", "why")
+        sizes = ("resident", "disk", "peak", "measured")
+        head = ("data set", "storage", "events", "chunk", *sizes, "why")
         kept, peak = format_bytes(self.resident_bytes), format_bytes(self.peak_bytes)
-        together = ("together", "", "", "", kept, peak, "", "one pass at a time")
+        disk = format_bytes(self.spilled_bytes)
+        together = ("together", "", "", "", kept, disk, peak, "", "one pass at a time")
         rows = [head, *map(_row, self._decisions), together]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [_line(row, widths) for row in rows]
@@ -154,7 +199,7 @@ class MemoryReport:
         return "\n".join([*table, *map(str, self.pools)])
 
 
-_LEFT_ALIGNED = (0, 1, 7)
+_LEFT_ALIGNED = (0, 1, 8)
 
 
 def _row(decision: Decision) -> tuple[str, ...]:
@@ -165,6 +210,7 @@ def _row(decision: Decision) -> tuple[str, ...]:
         str(decision.events),
         str(decision.chunk_events),
         format_bytes(decision.resident_bytes),
+        format_bytes(decision.spilled_bytes),
         format_bytes(decision.peak_bytes),
         "-" if measured is None else format_bytes(measured),
         decision.reason,

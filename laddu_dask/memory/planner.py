@@ -6,29 +6,31 @@ Pure functions of numbers. What a data set costs, with k tasks in flight in the 
 storage    kept between passes                                transient of a pass over c at a time
 ========== ================================================== =================================
 resident   cache * events + fixed * chunks                    (k + 1) * source * c + k * scratch * c
+spilled    nothing in memory, cache * events on disk          the same + k * (fixed + cache * c)
 streaming  nothing                                            the same + k * (fixed + cache * c)
 ========== ================================================== =================================
 
 Each task holds its source columns and one more chunk is being read ahead, hence k + 1. Passes over
 the data sets of a likelihood run one after the other in one process, so transients do not add up:
 the peak is everything kept plus the largest transient. What is kept is reserved first, and chunks
-are fitted into the rest.
+are fitted into the rest. A data set may be cut into partitions that are stored differently.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final, Literal, TypeAlias, get_args
 
 from laddu_dask.errors import ExecutionError, MemoryBudgetError
-from laddu_dask.memory.decision import Decision
+from laddu_dask.memory.decision import Decision, Strategy
 from laddu_dask.memory.footprint import Footprint, over_budget
 from laddu_dask.memory.residency import Load, largest_chunks, least_budget
 from laddu_dask.memory.sizes import MAX_BYTES, format_bytes, saturate, whole_number
 
-Policy: TypeAlias = Literal["fastest", "resident", "streaming"]
+Policy: TypeAlias = Literal["fastest", "resident", "spilled", "streaming"]
 
 COMFORTABLE_TILES: Final = 16
 """Smaller streamed chunks spend their time on overhead, so no other data set may cause them."""
@@ -64,6 +66,8 @@ class DatasetRequest:
     fragments
         Separately read pieces (row groups); chunks do not span them, so each piece after the
         first may add one partly filled chunk.
+    partitions
+        Equal parts of which each may be stored in its own way.
     """
 
     label: str
@@ -77,6 +81,7 @@ class DatasetRequest:
     tile_events: int = 1
     longest_chunk: int = 2**62
     fragments: int = 1
+    partitions: int = 1
 
     def __post_init__(self) -> None:
         for field in fields(self)[1:]:
@@ -99,17 +104,23 @@ class DatasetRequest:
             return self.events
         return max(most - most % self.tile_events, self.smallest_chunk)
 
-    def load(self, *, resident: bool, user_chunk: int | None) -> Load:
-        """Price this data set under one storage (table at the top of the file)."""
+    def events_of(self, partitions: int) -> int:
+        """Events in the first so many partitions."""
+        return self.events * partitions // self.partitions
+
+    def load(self, *, resident: int, user_chunk: int | None) -> Load:
+        """Price this data set with `resident` partitions kept (table at the top of the file)."""
         tasks = self.tasks_in_flight
         per_event = (tasks + 1) * self.source_bytes_per_event
         per_event += tasks * self.transient_bytes_per_event
+        kept = kept_per_chunk = 0
         if resident:
-            kept = self.cache_bytes_per_event * self.events
+            kept = self.cache_bytes_per_event * self.events_of(resident)
             kept += self.fixed_bytes * (self.fragments - 1)
-            kept_per_chunk, transient = self.fixed_bytes, Footprint(0, per_event)
+            kept_per_chunk = self.fixed_bytes
+        if resident == self.partitions:
+            transient = Footprint(0, per_event)
         else:
-            kept = kept_per_chunk = 0
             per_event += tasks * self.cache_bytes_per_event
             transient = Footprint(tasks * self.fixed_bytes, per_event)
         return Load(
@@ -130,9 +141,10 @@ def plan_dataset(
     user_chunk: int | None = None,
     *,
     resource: str = "host",
+    disk: int = 0,
 ) -> Decision:
     """Plan one data set; see `plan_datasets`."""
-    return plan_datasets((request,), available, policy, user_chunk, resource=resource)[0]
+    return plan_datasets((request,), available, policy, user_chunk, resource=resource, disk=disk)[0]
 
 
 def plan_datasets(
@@ -142,6 +154,7 @@ def plan_datasets(
     user_chunk: int | None = None,
     *,
     resource: str = "host",
+    disk: int = 0,
 ) -> tuple[Decision, ...]:
     """Plan data sets that one process passes over in turn, within one budget.
 
@@ -152,15 +165,18 @@ def plan_datasets(
     available
         Bytes for everything together.
     policy
-        "resident" and "streaming" apply to all. "fastest" keeps all resident if they fit.
-        Otherwise it goes through the data sets by the source bytes that a pass would read again,
-        most first, equal ones in request order, and keeps each one with which the plan still
-        fits, provided that every streamed data set still gets chunks of `COMFORTABLE_TILES`
-        tiles. So it never reads more than streaming everything would.
+        "resident", "spilled" and "streaming" apply to all. "fastest" keeps all resident if they
+        fit. Otherwise it goes through the data sets by the source bytes that a pass would read
+        again, most first, equal ones in request order, and keeps as many partitions of each as
+        the plan still has room for, provided that every other data set still gets chunks of
+        `COMFORTABLE_TILES` tiles. So it never reads more than streaming everything would. In the
+        same order it spills as many of the partitions that are left as the disk has room for.
     user_chunk
         Most events in a chunk; can only shrink what is planned, and not below one tile.
     resource
         Name of the memory in errors.
+    disk
+        Bytes on disk for everything together.
 
     Returns
     -------
@@ -189,7 +205,8 @@ def plan_datasets(
             option="chunk_events",
         )
     bytes_to_plan = saturate(whole_number(available, "the memory available for data sets"))
-    problem = _Problem([r for r in requests if r.events], bytes_to_plan, user_chunk, resource)
+    room = whole_number(disk, "the disk available for data sets")
+    problem = _Problem([r for r in requests if r.events], bytes_to_plan, user_chunk, resource, room)
     planned = iter(problem.solve(policy))
     return tuple(
         next(planned) if request.events else _empty(request, bytes_to_plan, policy)
@@ -199,94 +216,161 @@ def plan_datasets(
 
 @dataclass(frozen=True)
 class _Problem:
-    """Data sets with events, and the budget for them."""
+    """Data sets with events, and the budgets for them."""
 
     requests: list[DatasetRequest]
     available: int
     user_chunk: int | None
     resource: str
+    disk: int
 
-    def loads(self, resident: Collection[int]) -> list[Load]:
-        """Price all data sets with those numbered in `resident` kept."""
+    def loads(self, resident: Sequence[int]) -> list[Load]:
+        """Price all data sets with so many partitions of each kept."""
         return [
-            request.load(resident=number in resident, user_chunk=self.user_chunk)
-            for number, request in enumerate(self.requests)
+            request.load(resident=partitions, user_chunk=self.user_chunk)
+            for request, partitions in zip(self.requests, resident, strict=True)
         ]
 
+    @property
+    def everything(self) -> list[int]:
+        return [request.partitions for request in self.requests]
+
+    @property
+    def nothing(self) -> list[int]:
+        return [0 for _ in self.requests]
+
+    @property
+    def by_reading(self) -> list[int]:
+        """Numbers of the data sets, those of which a pass would read most again first."""
+        reread = [request.events * request.source_bytes_per_event for request in self.requests]
+        return sorted(range(len(reread)), key=lambda number: (-reread[number], number))
+
     def solve(self, policy: Policy) -> list[Decision]:
-        everything = frozenset(range(len(self.requests)))
         if policy == "resident":
-            resident = everything
-        elif policy == "streaming":
-            resident = frozenset()
+            resident = self.everything
+        elif policy == "fastest":
+            resident = self.fastest()
         else:
-            resident = self.fastest(everything)
+            resident = self.nothing
+        spilled = self.nothing
+        if policy in ("fastest", "spilled"):
+            spilled = self.spilled(resident)
+            if policy == "spilled" and spilled != self.everything:
+                raise self.disk_error()
         loads = self.loads(resident)
         chunks = largest_chunks(loads, self.available)
         if chunks is None:
             raise self.resident_error(loads) if policy == "resident" else self.streaming_error()
         kept = [load.kept_with(chunk) for load, chunk in zip(loads, chunks, strict=True)]
         return [
-            self.decision(number, number in resident, load, chunk, sum(kept), policy)
+            self.decision(number, resident[number], spilled[number], load, chunk, sum(kept), policy)
             for number, (load, chunk) in enumerate(zip(loads, chunks, strict=True))
         ]
 
-    def fastest(self, everything: frozenset[int]) -> frozenset[int]:
-        """Choose which data sets to keep; the rule is in `plan_datasets`."""
-        if largest_chunks(self.loads(everything), self.available) is not None:
-            return everything
+    def fastest(self) -> list[int]:
+        """Choose how many partitions of each to keep; the rule is in `plan_datasets`."""
+        if largest_chunks(self.loads(self.everything), self.available) is not None:
+            return self.everything
         # With several tasks in flight a small data set can cost more streamed than kept whole.
-        resident = frozenset(
-            number
-            for number, load in enumerate(self.loads(()))
-            if load.least_transient() > self.available
-        )
-        reread = [request.events * request.source_bytes_per_event for request in self.requests]
-        for number in sorted(everything - resident, key=lambda number: (-reread[number], number)):
-            if self.is_comfortable(resident | {number}):
-                resident |= {number}
+        resident = [
+            request.partitions if load.least_transient() > self.available else 0
+            for request, load in zip(self.requests, self.loads(self.nothing), strict=True)
+        ]
+        for number in self.by_reading:
+            if not resident[number]:
+                resident[number] = self.most_kept(number, resident)
         return resident
 
-    def is_comfortable(self, resident: frozenset[int]) -> bool:
-        """Whether this choice fits and leaves the streamed data sets chunks of a decent size."""
+    def most_kept(self, number: int, resident: Sequence[int]) -> int:
+        """The most partitions of a data set that can be kept beside the others."""
+
+        def fits(partitions: int) -> bool:
+            wanted = [*resident]
+            wanted[number] = partitions
+            return self.is_comfortable(wanted)
+
+        everything = self.requests[number].partitions
+        if fits(everything):  # may need less in passing than all but one
+            return everything
+        return bisect_left(range(1, everything), True, key=lambda kept: not fits(kept))
+
+    def is_comfortable(self, resident: Sequence[int]) -> bool:
+        """Whether this choice fits and leaves the other data sets chunks of a decent size."""
         chunks = largest_chunks(self.loads(resident), self.available)
         return chunks is not None and all(
-            number in resident
+            kept == request.partitions
             or chunk >= min(COMFORTABLE_TILES * request.tile_events, request.events)
-            for number, (request, chunk) in enumerate(zip(self.requests, chunks, strict=True))
+            for kept, request, chunk in zip(resident, self.requests, chunks, strict=True)
         )
 
+    def spilled(self, resident: Sequence[int]) -> list[int]:
+        """How many of the other partitions of each go to disk."""
+        spilled, room = self.nothing, self.disk
+        for number in self.by_reading:
+            request = self.requests[number]
+            left = request.partitions - resident[number]
+            each = -(-request.events // request.partitions) * request.cache_bytes_per_event
+            spilled[number] = left if not each else min(left, room // each)
+            room -= spilled[number] * each
+        return spilled
+
     def decision(
-        self, number: int, resident: bool, load: Load, chunk: int, kept: int, policy: Policy
+        self,
+        number: int,
+        resident: int,
+        spilled: int,
+        load: Load,
+        chunk: int,
+        kept: int,
+        policy: Policy,
     ) -> Decision:
-        own = load.kept_with(chunk)
+        request, own = self.requests[number], load.kept_with(chunk)
         per_event = max(load.transient.bytes_per_event, 1)
+        resident_events = request.events_of(resident)
+        spilled_events = request.events_of(resident + spilled) - resident_events
         return Decision(
-            label=self.requests[number].label,
-            strategy="resident" if resident else "streaming",
+            label=request.label,
+            strategy=_strategy(resident, spilled, request.partitions),
             events=load.events,
             chunk_events=chunk,
             resident_bytes=own,
             peak_bytes=own + load.transient.fixed_bytes + per_event * chunk,
             available_bytes=self.available - (kept - own),
-            reason=self.reason(number, resident, policy) + self.chunk_note(number, chunk, load),
+            reason=self.reason(number, resident, spilled, policy)
+            + self.chunk_note(number, chunk, load),
             fixed_bytes=load.transient.fixed_bytes,
             bytes_per_event=per_event,
+            resident_events=resident_events,
+            spilled_events=spilled_events,
+            spilled_bytes=spilled_events * request.cache_bytes_per_event,
         )
 
-    def reason(self, number: int, resident: bool, policy: Policy) -> str:
+    def reason(self, number: int, resident: int, spilled: int, policy: Policy) -> str:
         if policy != "fastest":
             return f"{policy} storage was asked for and fits"
-        if resident:
-            return "its prepared columns fit in memory, so every pass reuses them"
         request = self.requests[number]
-        alone = least_budget([request.load(resident=True, user_chunk=self.user_chunk)])
+        left = request.partitions - resident - spilled
+        if resident == request.partitions:
+            return "its prepared columns fit in memory, so every pass reuses them"
+        if resident:
+            kept = f"{resident} of {request.partitions} partitions fit in memory"
+            spill = f", {spilled} are kept on disk" if spilled else ""
+            return kept + spill + (f", every pass reads {left} again" if left else "")
+        then = "every pass reads it again"
+        if spilled:
+            then = "it is kept on disk"
+            if left:
+                then = f"{spilled} of {request.partitions} partitions are kept on disk and every "
+                then += "pass reads the others again"
+        alone = least_budget(
+            [request.load(resident=request.partitions, user_chunk=self.user_chunk)]
+        )
         if alone > self.available:
             return (
                 f"keeping it resident takes at least {format_bytes(saturate(alone))}, more than "
-                "the budget, so every pass reads it again"
+                f"the budget, so {then}"
             )
-        return "beside the other data sets no room is left to keep it, so every pass reads it again"
+        return f"beside the other data sets no room is left to keep it, so {then}"
 
     def chunk_note(self, number: int, chunk: int, load: Load) -> str:
         wish, longest = self.user_chunk, self.requests[number].longest_chunk
@@ -298,7 +382,7 @@ class _Problem:
 
     def streaming_error(self) -> MemoryBudgetError:
         """Name the data set whose smallest streamed chunk needs the most."""
-        needs = [load.least_transient() for load in self.loads(())]
+        needs = [load.least_transient() for load in self.loads(self.nothing)]
         request = self.requests[needs.index(max(needs))]
         return over_budget(
             request.label,
@@ -308,6 +392,20 @@ class _Problem:
             doing=f"streaming it in the smallest chunks ({request.smallest_chunk} events, "
             f"tasks in flight: {request.tasks_in_flight})",
             cure="raise the memory budget, or run fewer threads or worker processes per machine",
+        )
+
+    def disk_error(self) -> MemoryBudgetError:
+        """Name what the disk has no room for: the largest."""
+        needs = [request.events * request.cache_bytes_per_event for request in self.requests]
+        return over_budget(
+            self.requests[needs.index(max(needs))].label,
+            saturate(sum(needs)),
+            self.disk,
+            resource="disk",
+            doing="spilling it and the other data sets",
+            cure="set TMPDIR, or the local directory of Dask workers, to a folder on a disk with "
+            "more room (not one in memory), raise MemoryPlan(disk=...), or choose "
+            "storage='fastest'",
         )
 
     def resident_error(self, loads: list[Load]) -> MemoryBudgetError:
@@ -327,6 +425,14 @@ class _Problem:
             cure=f'raise the memory budget, {wish}choose storage="fastest" or "streaming", or '
             "spread the events over more workers",
         )
+
+
+def _strategy(resident: int, spilled: int, partitions: int) -> Strategy:
+    if partitions == resident:
+        return "resident"
+    if partitions == spilled:
+        return "spilled"
+    return "mixed" if resident or spilled else "streaming"
 
 
 def _empty(request: DatasetRequest, available: int, policy: Policy) -> Decision:

@@ -124,22 +124,22 @@ class AdaptiveReducer:
         """
         if self.execution.precision != "f64":
             return
-        if self.execution.storage == "streaming" or self._options.load != LOAD:
+        if self.execution.storage in ("spilled", "streaming") or self._options.load != LOAD:
             return
-        before = self._streamed()
+        before = self._not_kept()
         if before == 0:
             return
         self._use(THRIFTY)
-        if self._streamed() >= before:
+        if self._not_kept() >= before:
             self._use(LOAD)
 
-    def _streamed(self) -> float:
-        """Data sets that are read in every evaluation; infinite if that is not allowed."""
+    def _not_kept(self) -> float:
+        """Data sets that memory has no room for; infinite if that is not allowed."""
         try:
             decisions = self.reducer.plan().decisions
         except MemoryBudgetError:
             return math.inf
-        return sum(decision.strategy == "streaming" for decision in decisions)
+        return sum(decision.resident_events < decision.events for decision in decisions)
 
     def _use(self, load: float) -> None:
         self._options = replace(self._options, load=load)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import HostMemory, host_memory
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.spill_folder import disk_room, spill_folder
 
 #: Dask begins to spill a worker's data at this share of its limit; plans stay below it.
 DASK_TARGET = 0.6
@@ -24,12 +25,13 @@ class Capacity:
     ----------
     threads
         Threads of each process.
-    budget
-        Bytes that a plan may use in each process: the smallest of all.
+    budget, disk
+        Bytes of memory and disk that a plan may use in each process: the smallest of all.
     """
 
     threads: tuple[int, ...]
     budget: int
+    disk: int
 
     @property
     def total_threads(self) -> int:
@@ -47,15 +49,20 @@ class Capacity:
         Partitions are dealt out in proportion to threads and are not divided further, so the
         process with the most threads may get the largest ones.
         """
-        most = -(-len(partition_events) * self.widest // self.total_threads)
+        most = self.most_partitions(len(partition_events))
         return sum(sorted(partition_events, reverse=True)[:most])
+
+    def most_partitions(self, count: int) -> int:
+        """How many of so many partitions the process with the most gets."""
+        return -(-count * self.widest // self.total_threads)
 
 
 def local_capacity(execution: Execution) -> Capacity:
     """Capacity of this process."""
     memory = host_memory()
     budget = execution.memory.host.resolve(memory.total, memory.available)
-    return Capacity((execution.local_threads,), budget)
+    disk = _disk_budget(execution, disk_room(spill_folder()))
+    return Capacity((execution.local_threads,), budget, disk)
 
 
 def cluster_capacity(client: Any, execution: Execution) -> Capacity:
@@ -68,6 +75,7 @@ def cluster_capacity(client: Any, execution: Execution) -> Capacity:
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     memory: dict[str, HostMemory] = client.run(host_memory)
+    disk: dict[str, int] = client.run(_local_disk)
     require_workers(memory)
     neighbours = Counter(_host(address) for address in memory)
     budgets, threads = [], []
@@ -80,7 +88,19 @@ def cluster_capacity(client: Any, execution: Execution) -> Capacity:
         available = _least(_part(found.available, share), target)
         budgets.append(execution.memory.host.resolve(total, available))
         threads.append(int(worker.get("nthreads", 1)))
-    return Capacity(tuple(threads), min(budgets))
+    # Workers of one host may share a disk.
+    free = min(free // neighbours[_host(address)] for address, free in disk.items())
+    return Capacity(tuple(threads), min(budgets), _disk_budget(execution, free))
+
+
+def _local_disk() -> int:
+    """Free bytes where the worker that runs this spills to."""
+    return disk_room(spill_folder())
+
+
+def _disk_budget(execution: Execution, free: int) -> int:
+    """Bytes on a disk with so many free ones; 0 where there is none to spill to."""
+    return min(execution.memory.disk.resolve(None, free), free) if free else 0
 
 
 def require_workers(workers: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from laddu_dask.kernels import get_backend
 from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.partitions import Partition, partition_dataset
-from laddu_dask.runtime.preparation import Recipe, StreamingPartition
+from laddu_dask.runtime.preparation import Recipe, prepare_chunks
 
 Array = npt.NDArray[np.float64]
 
@@ -91,7 +91,6 @@ def blocks(
         "evaluation",
         model.programs,
         execution.backend_name,
-        "streaming",
         min(execution.chunk_events or DEFAULT_BATCH_ROWS, DEFAULT_BATCH_ROWS),
     )
     frontiers = [model.invariants.frontier(parameters) for parameters in points]
@@ -145,7 +144,7 @@ def _blocks(
     """Blocks outside, points inside: the events are prepared once for all points."""
     program = recipe.programs.gradient if gradient else recipe.programs.value
     kernel = get_backend(recipe.backend).compile(program, "map")
-    for chunk in StreamingPartition(recipe, partition).chunks():
+    for chunk in prepare_chunks(recipe, partition):
         rows = np.empty((len(frontiers), program.n_outputs, chunk.columns.shape[1]))
         for frontier, out in zip(frontiers, rows, strict=True):
             kernel.map(chunk.columns, frontier, out, weights=chunk.weights)

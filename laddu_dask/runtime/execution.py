@@ -20,7 +20,6 @@ Storage = Literal["fastest", "resident", "spilled", "streaming"]
 #: than replaced by something else.
 _NOT_YET = {
     ("backend", "gpu"): "choose backend='cpu'",
-    ("storage", "spilled"): "choose storage='streaming', which reads the source in every pass",
 }
 
 
@@ -48,8 +47,10 @@ class Execution:
         per event from then on; ``"general"``: every accepted event in every evaluation;
         ``"verify"``: both, compared.
     storage
-        ``"resident"``: prepared columns stay in memory; ``"streaming"``: every pass reads the
-        source; ``"fastest"``: resident where it fits the budget, else streaming.
+        ``"resident"``: prepared columns stay in memory; ``"spilled"``: they are written to disk
+        once, in the folder for temporary files or the local directory of Dask workers, and mapped
+        in every pass; ``"streaming"``: every pass reads the source; ``"fastest"``: each partition
+        the first of these ways that there is room for.
     threads
         Threads of this process; None takes the processors that this process may use. On a cluster
         the workers' own thread counts hold.
@@ -58,7 +59,7 @@ class Execution:
         planner may go lower. Results do not depend on it.
     memory
         Budget of this process, or of each worker: ``"2 GiB"``, ``"50%"``, a number of bytes, a
-        `MemoryPlan`, or None for most of what is available.
+        `MemoryPlan` (of the disk for spilled events too), or None for most of what is available.
     cluster
         None: in this process, without scheduler or open port. Else a Dask client, the address of a
         scheduler, the path of a scheduler file, or a Dask cluster object.

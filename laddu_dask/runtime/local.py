@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import Accumulator
-from laddu_dask.memory import host_memory, peak_resident_bytes, resident_bytes
+from laddu_dask.memory import Room, host_memory, peak_resident_bytes, resident_bytes
 from laddu_dask.runtime.payload import Each, Mode, Prepared, ReductionPayload
 from laddu_dask.runtime.worker_info import WorkerInfo
 
@@ -49,16 +49,19 @@ class LocalSession:
         What to prepare and evaluate.
     threads
         Threads that do it; a single one is that of the caller.
+    room
+        Where partitions may be kept.
     """
 
-    def __init__(self, payload: ReductionPayload, threads: int) -> None:
+    def __init__(self, payload: ReductionPayload, threads: int, room: Room) -> None:
         self._payload = payload
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, "laddu-kernel") if threads > 1 else None
         self._each: Each = map if self._pool is None else self._pool.map
         self._prepared: list[Prepared] = []
         try:
-            self._prepared = list(self._each(payload.prepare, range(len(payload.tasks))))
+            numbers = range(len(payload.tasks))
+            self._prepared = list(self._each(lambda n: payload.prepare(n, room), numbers))
         except BaseException:
             self.close()
             raise

@@ -18,14 +18,11 @@ from laddu_dask.compiler.precision import BYTES
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.kernels.accumulator import TILE
+from laddu_dask.memory import Storage
+from laddu_dask.memory.room import Room
 from laddu_dask.runtime.partitions import Partition
-from laddu_dask.runtime.preparation import (
-    PreparedPartition,
-    Recipe,
-    RejectedPartition,
-    contradiction,
-    merged_findings,
-)
+from laddu_dask.runtime.preparation import Recipe, contradiction, merged_findings
+from laddu_dask.runtime.tiers import PreparedPartition, RejectedPartition, prepare
 
 Array = npt.NDArray[np.float64]
 
@@ -39,6 +36,15 @@ Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 #: Columns of so many bytes are read by one parameter set after the other before the next ones: they
 #: should stay in the cache of a core meanwhile.
 BLOCK_BYTES = 1 << 19
+
+
+@dataclass(frozen=True)
+class Task:
+    """A partition of a pass, and where it may be kept: the first of `tiers` with room for it."""
+
+    pass_index: int
+    partition: Partition
+    tiers: tuple[Storage, ...]
 
 
 @dataclass(frozen=True)
@@ -62,24 +68,25 @@ class ReductionPayload:
     recipes
         One per pass.
     tasks
-        Pass index and partition of each task; a session numbers partitions by this tuple.
+        The partitions of all passes; a session numbers them by this tuple.
     """
 
     recipes: tuple[Recipe, ...]
-    tasks: tuple[tuple[int, Partition], ...]
+    tasks: tuple[Task, ...]
 
-    def prepare(self, partition: int) -> Prepared:
+    def prepare(self, partition: int, room: Room) -> Prepared:
         """Prepare one partition, and compile what evaluating it will need."""
-        pass_index, events = self.tasks[partition]
-        recipe = self.recipes[pass_index]
+        task = self.tasks[partition]
+        recipe = self.recipes[task.pass_index]
         backend = get_backend(recipe.backend)
         backend.compile(recipe.programs.value, "reduce")
         backend.compile_soon(recipe.programs.gradient, "reduce")
         try:
-            return Prepared(pass_index, recipe.prepare(events))
+            kept = prepare(recipe, task.partition, task.tiers, room)
+            return Prepared(task.pass_index, kept)
         except AssumptionError as error:
             # Ordinary data, another form: told by the evaluation, not by a task that fails.
-            return Prepared(pass_index, RejectedPartition(error))
+            return Prepared(task.pass_index, RejectedPartition(error))
 
     def evaluate(
         self,

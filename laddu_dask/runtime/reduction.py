@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +19,20 @@ from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
-from laddu_dask.memory import DatasetRequest, Lease, LeasePool, MemoryReport, plan_datasets
+from laddu_dask.memory import (
+    DatasetRequest,
+    Decision,
+    LeasePool,
+    LocalRoom,
+    MemoryReport,
+    Storage,
+    plan_datasets,
+)
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
 from laddu_dask.runtime.partitions import Partition, partition_dataset
-from laddu_dask.runtime.payload import Mode, ReductionPayload
+from laddu_dask.runtime.payload import Mode, ReductionPayload, Task
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.wire import RemotePayload, RemoteSession
 from laddu_dask.runtime.worker_info import WorkerInfo
@@ -36,11 +44,15 @@ SMALLEST_PARTITION = 16384
 #: Partitions per thread: enough to even out threads of different speed. A single thread has none to
 #: wait for.
 PARTITIONS_PER_THREAD = 2
+#: The same where not everything fits in memory: the smaller they are, the more of them do.
+PARTITIONS_PER_THREAD_MIXED = 16
 #: Larger chunks save no time, and what is prepared at once is in memory beside what is kept: 10**6
 #: events in chunks of this length took half the time and half the memory that one chunk took.
 CHUNK_EVENTS = 16 * TILE
 #: How much longer than a usual pass takes one with second derivatives, at most.
 _EFFORT: dict[Mode, float] = {"curvature": 8.0}
+#: Ways to keep prepared events, the fastest first.
+TIERS: tuple[Storage, ...] = get_args(Storage)
 #: Bookkeeping of one prepared chunk.
 FIXED_BYTES = 1024
 
@@ -85,7 +97,6 @@ class Reducer:
         self._plan: MemoryReport | None = None
         self._partitions: list[tuple[Partition, ...]] = []
         self._pool: LeasePool | None = None
-        self._leases: list[Lease] = []
 
     # planning ------------------------------------------------------------------------------
 
@@ -112,27 +123,34 @@ class Reducer:
             The budget is too small for the smallest chunk, or for resident storage.
         """
         if self._plan is None:
-            capacity = self.capacity()
-            self._partitions = [
-                partition_dataset(
-                    item.dataset, self._partition_count(item.dataset, capacity.total_threads)
-                )
-                for item in self.passes
-            ]
-            requests = [
-                self._request(item, partitions, capacity)
-                for item, partitions in zip(self.passes, self._partitions, strict=True)
-            ]
-            policy = self.execution.storage
-            assert policy != "spilled", "Execution refuses it"
-            decisions = plan_datasets(
-                requests,
-                capacity.budget,
-                policy,
-                self.execution.chunk_events,
-            )
+            decisions = self._decisions(PARTITIONS_PER_THREAD)
+            if self.execution.storage == "fastest" and any(
+                decision.resident_events < decision.events for decision in decisions
+            ):
+                decisions = self._decisions(PARTITIONS_PER_THREAD_MIXED)
             self._plan = MemoryReport(decisions)
         return self._plan
+
+    def _decisions(self, per_thread: int) -> tuple[Decision, ...]:
+        """Cut the data sets into so many partitions per thread, and plan for them."""
+        capacity = self.capacity()
+        self._partitions = [
+            partition_dataset(
+                item.dataset,
+                self._partition_count(item.dataset, capacity.total_threads, per_thread),
+            )
+            for item in self.passes
+        ]
+        return plan_datasets(
+            [
+                self._request(item, partitions, capacity)
+                for item, partitions in zip(self.passes, self._partitions, strict=True)
+            ],
+            capacity.budget,
+            self.execution.storage,
+            self.execution.chunk_events,
+            disk=capacity.disk,
+        )
 
     def _request(
         self, item: Pass, partitions: Sequence[Partition], capacity: Capacity
@@ -156,12 +174,14 @@ class Reducer:
             tile_events=TILE,
             longest_chunk=CHUNK_EVENTS,
             fragments=max(len(item.dataset.fragments), 1),
+            partitions=capacity.most_partitions(len(partitions)),
         )
 
-    def _partition_count(self, dataset: Dataset, threads: int) -> int:
+    def _partition_count(self, dataset: Dataset, threads: int, per_thread: int) -> int:
         if self.execution.partitions is not None:
             return self.execution.partitions
-        most = PARTITIONS_PER_THREAD * threads if threads > 1 else 1
+        alone = threads == 1 and per_thread == PARTITIONS_PER_THREAD
+        most = 1 if alone else per_thread * threads
         return max(min(most, -(-dataset.n_events // SMALLEST_PARTITION)), 1)
 
     # evaluation ----------------------------------------------------------------------------
@@ -170,37 +190,45 @@ class Reducer:
         """Prepare all partitions; does nothing when that has been done."""
         if self._session is None:
             decisions = self.plan().decisions
-            recipes, tasks = [], []
+            recipes, tasks = [], list[Task]()
             for index, (item, decision) in enumerate(zip(self.passes, decisions, strict=True)):
                 recipes.append(
                     Recipe(
                         item.label,
                         item.programs,
                         self.execution.backend_name,
-                        decision.strategy,
                         -(-max(decision.chunk_events, 1) // TILE) * TILE,
+                        item.dataset.schema.has_weight,
                     )
                 )
-                tasks += [(index, partition) for partition in self._partitions[index]]
+                partitions = self._partitions[index]
+                planned = decision.tiers([partition.events for partition in partitions])
+                tasks += [
+                    Task(index, partition, self._tiers(tier))
+                    for partition, tier in zip(partitions, planned, strict=True)
+                ]
             payload = ReductionPayload(tuple(recipes), tuple(tasks))
-            self._owner = [index for index, _ in tasks]
+            self._owner = [task.pass_index for task in tasks]
             self._pool = LeasePool("host", self.capacity().budget)
-            self._leases = [self._pool.reserve(d.resident_bytes, d.label) for d in decisions]
             # Resident events need room for a chunk while they are prepared, others in every pass.
             once = max((d.transient_bytes for d in decisions), default=0)
-            streamed = [d.transient_bytes for d in decisions if d.strategy == "streaming"]
-            self._transient = max(streamed, default=0)
-            try:
-                with self._pool.reserve(once, "preparing the events"):
-                    self._session = self._prepared(payload)
-            except BaseException:
-                self._release_leases()
-                raise
+            again = [d.transient_bytes for d in decisions if d.resident_events < d.events]
+            self._transient = max(again, default=0)
+            with self._pool.reserve(once, "preparing the events"):
+                self._session = self._prepared(payload)
         return self._session
+
+    def _tiers(self, planned: Storage) -> tuple[Storage, ...]:
+        """Where a partition may be kept: as planned, or in what is next if there is no room."""
+        if self.execution.storage != "fastest":
+            return (planned,)
+        return TIERS[TIERS.index(planned) :]
 
     def _prepared(self, payload: ReductionPayload) -> Session:
         if self._client is None:
-            return LocalSession(payload, self.execution.local_threads)
+            assert self._pool is not None
+            room = LocalRoom(self._pool, LeasePool("disk", self.capacity().disk))
+            return LocalSession(payload, self.execution.local_threads, room)
         from laddu_dask.runtime.cluster import ClusterSession
 
         return RemoteSession(
@@ -261,17 +289,11 @@ class Reducer:
         if self._session is not None:
             self._session.close()
             self._session = None
-        self._release_leases()
         if self._client is not None and self._owns_client:
             self._client.close()
         self._client = None
         self._capacity = None
         self._plan = None
-
-    def _release_leases(self) -> None:
-        for lease in self._leases:
-            lease.release()
-        self._leases = []
 
 
 def _check_count(item: Pass, total: Accumulator) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.kernels import Accumulator
+from laddu_dask.memory import Room
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload
 from laddu_dask.runtime.worker_info import WorkerInfo
 
@@ -67,9 +68,9 @@ class RemotePayload:
 
     payload: ReductionPayload
 
-    def prepare(self, partition: int) -> Prepared:
+    def prepare(self, partition: int, room: Room) -> Prepared:
         """Prepare one partition."""
-        return self.payload.prepare(partition)
+        return self.payload.prepare(partition, room)
 
     def evaluate(
         self,

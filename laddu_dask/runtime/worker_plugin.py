@@ -23,6 +23,8 @@ from distributed import SchedulerPlugin, WorkerPlugin, get_worker
 
 from laddu_dask import errors
 from laddu_dask.errors import ExecutionError, LadduError
+from laddu_dask.memory import MAX_BYTES, LeasePool
+from laddu_dask.memory.room import LocalRoom, Room
 from laddu_dask.runtime.versions import package_versions, version_mismatch
 
 MEMBERSHIP_TOPIC = "laddu-dask-membership"
@@ -36,8 +38,11 @@ Answer: TypeAlias = dict[str, Any]
 class SessionPayload(Protocol):
     """What a session evaluates: programs and data recipes. Picklable, shipped once per worker."""
 
-    def prepare(self, partition: int) -> Any:
-        """Build what `evaluate` needs of one partition. Runs as a Dask task, may run again."""
+    def prepare(self, partition: int, room: Room) -> Any:
+        """Build what `evaluate` needs of one partition, where `room` allows.
+
+        Runs as a Dask task, may run again.
+        """
 
     def evaluate(
         self,
@@ -86,7 +91,7 @@ def prepare_partition(session: str, partition: int) -> Any:
         )
     if service.refusal is not None:
         raise service.refusal
-    return service.payload.prepare(partition)
+    return service.payload.prepare(partition, service.room)
 
 
 class PartitionService(WorkerPlugin):
@@ -121,6 +126,7 @@ class PartitionService(WorkerPlugin):
         self.failure: Answer | None = None
         self.pool = ThreadPoolExecutor(worker.state.nthreads, thread_name_prefix="laddu-kernel")
         self.drivers = ThreadPoolExecutor(DRIVER_THREADS, thread_name_prefix="laddu-driver")
+        self.room: Room = LocalRoom(LeasePool("host", MAX_BYTES), LeasePool("disk", MAX_BYTES))
         self._rescan()
         handlers = getattr(worker, "handlers", None)
         if handlers is not None:  # without it the client comes through `call_service`

@@ -62,13 +62,14 @@ def test_decisions_follow_the_budget() -> None:
     assert [d.strategy for d in needed.decisions] == ["resident", "resident"]
     assert needed.decisions[1].resident_bytes >= 8 * 100_000  # x; there are no weights
     # The data fit beside chunks of the accepted events, these do not fit whole.
-    tight = likelihood(memory=needed.decisions[1].resident_bytes, threads=1, chunk_events=1100)
-    with tight:
+    budget = needed.decisions[1].resident_bytes
+    memory = ld.MemoryPlan(budget, disk=1)
+    with likelihood(memory=memory, threads=1, chunk_events=1100, partitions=1) as tight:
         data, mc = tight.plan().decisions
         assert mc.strategy == "streaming"
         assert mc.chunk_events == 1024
         assert "budget" in mc.reason or "room" in mc.reason
-        assert data.resident_bytes + mc.peak_bytes <= needed.decisions[1].resident_bytes
+        assert data.resident_bytes + mc.peak_bytes <= budget
         with likelihood() as ample:
             assert bits(tight) == bits(ample)
 
@@ -96,7 +97,7 @@ def test_columns_are_computed_again_before_events_are_read_again(storage: Any) -
         assert all(d.resident_bytes < before for d, before in zip(decisions, kept, strict=True))
         assert bits(short) == expected
         assert short.plan().decisions == decisions
-    with roots(memory=kept[0] // 3) as streamed:
+    with roots(memory=ld.MemoryPlan(kept[0] // 3, disk=1), partitions=1) as streamed:
         assert {d.strategy for d in streamed.plan().decisions} == {"streaming"}
         assert bits(streamed) == expected
 
@@ -166,8 +167,9 @@ def test_leases_are_released() -> None:
     used.value()
     pool = used._reducer.reducer._pool
     assert pool is not None
-    assert pool.reserved == used.plan().resident_bytes > 0
-    assert pool.high_water == used.plan().peak_bytes
+    kept = sum(decision.events * 8 for decision in used.plan().decisions)  # x, no weights
+    assert pool.reserved == kept
+    assert kept < pool.high_water <= used.plan().peak_bytes
     used.close()
     assert pool.reserved == 0
     used.close()  # again, and nothing happens
@@ -308,11 +310,11 @@ def test_forms_are_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return choose_form(item, *arguments, **options)
 
     monkeypatch.setattr(adaptive, "choose_form", counted)
-    with likelihood(events(200_000), memory="1 MiB") as used:
+    with likelihood(events(200_000), memory=ld.MemoryPlan("1 MiB", disk=1)) as used:
         values = {used.value()}
         first = len(chosen)
         decisions = used._reducer.reducer.plan().decisions
-        assert "streaming" in [decision.strategy for decision in decisions]
+        assert any(decision.streamed_events for decision in decisions)
         values |= {used.value() for _ in range(3)}
     assert len(chosen) == first
     assert len(values) == 1

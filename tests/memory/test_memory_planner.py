@@ -174,8 +174,8 @@ def test_no_events_need_no_memory() -> None:
 
 def test_bad_options_are_refused() -> None:
     """Errors name the option and the choices."""
-    with pytest.raises(ExecutionError, match="fastest, resident, streaming") as caught:
-        plan_dataset(AX38, 100, "spilled")  # type: ignore[arg-type]
+    with pytest.raises(ExecutionError, match="fastest, resident, spilled, streaming") as caught:
+        plan_dataset(AX38, 100, "disk")  # type: ignore[arg-type]
     assert caught.value.option == "storage"
     with pytest.raises(ExecutionError) as caught:
         plan_dataset(AX38, 3100, user_chunk=0)
@@ -440,6 +440,9 @@ def test_a_decision_prints_on_one_line_and_as_json() -> None:
         "fixed_bytes": 0,
         "bytes_per_event": 20,
         "measured_bytes": None,
+        "resident_events": 100,
+        "spilled_events": 0,
+        "spilled_bytes": 0,
     }
     assert pickle.loads(pickle.dumps(decision)) == decision
     assert "(measured 1.9 KiB)" in str(dataclasses.replace(decision, measured_bytes=1946))
@@ -453,16 +456,17 @@ def test_the_report_is_a_table() -> None:
     report.record(*plan_datasets((DATA, MC), 60_000))
     report.measure("signal/data", 9000)
     lines = str(report).splitlines()
+    sizes = ["resident", "disk", "peak", "measured"]
     assert re.split(r"\s{2,}", lines[0]) == (
-        ["data set", "storage", "events", "chunk", "resident", "peak", "measured", "why"]
+        ["data set", "storage", "events", "chunk", *sizes, "why"]
     )
     rows = [re.split(r"\s{2,}", line) for line in lines if line.startswith("signal")]
-    assert [row[:7] for row in rows] == [
-        ["signal/data", "resident", "1000", "1000", "7.8 KiB", "23.4 KiB", "8.8 KiB"],
-        ["signal/accepted_mc", "streaming", "10000", "2166", "0 B", "50.8 KiB", "-"],
+    assert [row[:8] for row in rows] == [
+        ["signal/data", "resident", "1000", "1000", "7.8 KiB", "0 B", "23.4 KiB", "8.8 KiB"],
+        ["signal/accepted_mc", "streaming", "10000", "2166", "0 B", "0 B", "50.8 KiB", "-"],
     ]
     assert re.split(r"\s{2,}", lines[-2]) == (
-        ["together", "7.8 KiB", "58.6 KiB", "one pass at a time"]
+        ["together", "7.8 KiB", "0 B", "58.6 KiB", "one pass at a time"]
     )
     assert lines[-1].startswith("host: 0 B of 1.0 MiB reserved")
     plain = json.loads(json.dumps(report.to_dict()))

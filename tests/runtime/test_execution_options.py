@@ -13,19 +13,12 @@ from laddu_dask import Execution, MemoryPlan
 from laddu_dask.errors import ExecutionError, ExpressionError, MemoryBudgetError
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "cure"),
-    [
-        ("backend", "gpu", "choose backend='cpu'"),
-        ("storage", "spilled", "choose storage='streaming'"),
-    ],
-)
-def test_what_this_version_does_not_serve(option: str, value: str, cure: str) -> None:
+def test_what_this_version_does_not_serve() -> None:
     """Never replaced in silence by something else."""
-    with pytest.raises(ExecutionError, match=f"{option}='{value}' is not available") as caught:
-        Execution(**{option: value})  # type: ignore[arg-type]
-    assert caught.value.option == option
-    assert cure in str(caught.value)
+    with pytest.raises(ExecutionError, match="backend='gpu' is not available") as caught:
+        Execution(backend="gpu")
+    assert caught.value.option == "backend"
+    assert "choose backend='cpu'" in str(caught.value)
 
 
 @pytest.mark.parametrize("option", ["backend", "precision", "autodiff", "normalization", "storage"])

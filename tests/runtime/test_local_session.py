@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from laddu_dask.errors import DataError
+from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom, Room
 from laddu_dask.runtime.local import LocalSession
+
+ROOM = LocalRoom(LeasePool("host", MAX_BYTES))
 
 
 class Payload:
@@ -22,7 +25,7 @@ class Payload:
         self.threads: list[threading.Thread] = []
         self.broken = broken
 
-    def prepare(self, partition: int) -> Any:
+    def prepare(self, partition: int, room: Room) -> Any:
         self.threads.append(threading.current_thread())
         if partition == self.broken:
             raise DataError("partition 1 is broken")
@@ -40,7 +43,7 @@ class Payload:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_one_thread_is_that_of_the_caller(threads: int) -> None:
     payload: Any = Payload()
-    with LocalSession(payload, threads) as session:
+    with LocalSession(payload, threads, ROOM) as session:
         assert session.evaluate("value", []) == [[f"sum of {k}"] for k in range(3)]
         assert len(payload.threads) == 6
         here = [thread is threading.current_thread() for thread in payload.threads]
@@ -51,7 +54,7 @@ def test_one_thread_is_that_of_the_caller(threads: int) -> None:
 def test_failures_reach_the_caller(threads: int) -> None:
     payload: Any = Payload(broken=1)
     with pytest.raises(DataError, match="partition 1 is broken"):
-        LocalSession(payload, threads)
+        LocalSession(payload, threads, ROOM)
 
 
 def test_without_a_cluster_distributed_is_not_loaded() -> None:

@@ -107,7 +107,7 @@ def test_share_of_the_busiest_process(
     threads: tuple[int, ...], sizes: list[int], share: int
 ) -> None:
     """DK-06: what a plan has to count with."""
-    assert Capacity(threads, 10**9).largest_share(sizes) == share
+    assert Capacity(threads, 10**9, 0).largest_share(sizes) == share
 
 
 def test_capacity_of_workers() -> None:
@@ -126,8 +126,9 @@ def test_capacity_of_workers() -> None:
                 }
             }
 
-        def run(self, function: Any) -> dict[str, HostMemory]:
-            assert function is host_memory
+        def run(self, function: Any) -> dict[str, Any]:
+            if function is not host_memory:  # free bytes on the disks, of which a has one
+                return {"tcp://a:1": 1000, "tcp://a:2": 1000, "tcp://b:1": 700}
             return {
                 "tcp://a:1": HostMemory(8000, 6000),
                 "tcp://a:2": HostMemory(8000, 6000),
@@ -138,6 +139,7 @@ def test_capacity_of_workers() -> None:
         found = cluster_capacity(Cluster(), ld.Execution(memory=memory))
         assert found.threads == (4, 2, 1)
         assert (found.total_threads, found.widest) == (7, 4)
+        assert found.disk == 250  # half of half of the disk of a
         return found.budget
 
     assert budget("400 B") == 400

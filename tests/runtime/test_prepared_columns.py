@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 import laddu_dask as ld
 from laddu_dask.compiler import Assumptions
 from laddu_dask.kernels import Accumulator, get_backend
+from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom
 from laddu_dask.runtime.partitions import partition_dataset
-from laddu_dask.runtime.preparation import Recipe, ResidentPartition
+from laddu_dask.runtime.preparation import Recipe
+from laddu_dask.runtime.tiers import ResidentPartition, prepare
 
 Array = NDArray[Any]
 N = 4000
+ROOM = LocalRoom(LeasePool("host", MAX_BYTES))
 MODEL = ld.Model((ld.parameter("a", initial=0.7) * ld.scalar("x") + 1.0) ** 2)
 
 
@@ -24,10 +27,10 @@ def prepared(weights: Array | None, chunk: int = 1024) -> list[ResidentPartition
     """Two resident partitions."""
     data = ld.Dataset.from_arrays(scalars={"x": np.linspace(0.5, 1.5, N)}, weights=weights)
     programs = MODEL.grouped("linear", Assumptions()).programs
-    recipe = Recipe("data", programs, "interpreter", "resident", chunk)
+    recipe = Recipe("data", programs, "interpreter", chunk)
     result = []
     for partition in partition_dataset(data, 2):
-        found = recipe.prepare(partition)
+        found = prepare(recipe, partition, ["resident"], ROOM)
         assert isinstance(found, ResidentPartition)
         result.append(found)
     return result

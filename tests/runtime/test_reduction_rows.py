@@ -22,6 +22,7 @@ from laddu_dask.data import ArrayFragment, Batch
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
+from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom
 from laddu_dask.runtime import Execution, Model, Pass, Reducer
 from laddu_dask.runtime.local import LocalSession
 from laddu_dask.runtime.payload import ReductionPayload, reduce_partition
@@ -36,8 +37,9 @@ from laddu_dask.runtime.wire import (
 # However the tests are imported, workers get the classes of this file with the work.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
+ROOM = LocalRoom(LeasePool("host", MAX_BYTES))
 LINE = Model(1 + ld.parameter("a", initial=0.5) * ld.scalar("x"))
-STORAGES = pytest.mark.parametrize("storage", ["resident", "streaming"])
+STORAGES = pytest.mark.parametrize("storage", ["resident", "spilled", "streaming"])
 
 
 #: Four partitions of one tile each.
@@ -88,7 +90,7 @@ def test_payload_pickles_and_is_cancelled_between_partitions() -> None:
         assert isinstance(session, LocalSession)
         here: ReductionPayload = session._payload
         payload: RemotePayload = pickle.loads(pickle.dumps(RemotePayload(here)))
-    prepared = [payload.prepare(number) for number in range(len(here.tasks))]
+    prepared = [payload.prepare(number, ROOM) for number in range(len(here.tasks))]
     rows = [frontier(0.5)[np.newaxis]]
     request = encode_request("value", rows)
     with ThreadPoolExecutor(1) as pool:
@@ -159,7 +161,8 @@ def test_lost_sums_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
             used.reduce("value", [frontier(0.5)])
         assert caught.value.option == "cluster"
         assert used._pool is not None
-        assert used._pool.reserved == used.plan().resident_bytes  # the pass gave its share back
+        kept = 4 * TILE * (8 + 8)  # x and weights
+        assert used._pool.reserved == kept  # the pass gave its share back
 
 
 def test_a_lost_partition_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,14 @@ from distributed import Client, LocalCluster
 from local_clusters import two_worker_processes
 
 from laddu_dask.errors import DataError, EvaluationError, ExecutionError
+from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom, Room
 from laddu_dask.runtime import versions
 from laddu_dask.runtime.cluster import ClusterSession
 from laddu_dask.runtime.worker_plugin import operation_name, plugin_name
 
 pytestmark = pytest.mark.cluster
 
+ROOM = LocalRoom(LeasePool("host", MAX_BYTES))
 PARTITIONS = 12
 GIVE_UP = 30.0
 """Bound on waiting for something that comes by itself; no test depends on how long it takes."""
@@ -48,7 +50,7 @@ class Integers:
         self.seed = seed
         self.bad_recipe = bad_recipe
 
-    def prepare(self, partition: int) -> Any:
+    def prepare(self, partition: int, room: Room) -> Any:
         if self.bad_recipe == "data" and partition == 5:
             raise DataError("a.parquet has no column 'px'", file="a.parquet", column="px")
         if self.bad_recipe == "crash" and partition == 5:
@@ -101,7 +103,7 @@ def request(*theta: int, **orders: Any) -> bytes:
 
 def expected(payload: Integers, asked: bytes) -> dict[int, bytes]:
     theta = np.array(json.loads(asked)["theta"], np.int64)
-    return {p: one_record(payload.prepare(p), theta) for p in range(PARTITIONS)}
+    return {p: one_record(payload.prepare(p, ROOM), theta) for p in range(PARTITIONS)}
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

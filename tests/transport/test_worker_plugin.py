@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from laddu_dask.errors import DataError, EvaluationError, ExecutionError
+from laddu_dask.memory import Room
 from laddu_dask.runtime.versions import package_versions, version_mismatch
 from laddu_dask.runtime.worker_plugin import (
     PartitionService,
@@ -40,7 +41,7 @@ class Doubler:
         self.proceed = threading.Event()
         self.proceed.set()
 
-    def prepare(self, partition: int) -> int:
+    def prepare(self, partition: int, room: Room) -> int:
         return partition
 
     def evaluate(

@@ -1,0 +1,195 @@
+"""How prepared events are kept: in memory, on disk, or not at all.
+
+All kinds give the same chunks of cached columns, so a reduction does not know which it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.errors import AssumptionError, MemoryBudgetError
+from laddu_dask.kernels import column_layout, get_backend
+from laddu_dask.kernels.backend import Kernel, Reduction, Rows
+from laddu_dask.memory import Storage
+from laddu_dask.memory.room import Hold, Room
+from laddu_dask.runtime.partitions import Partition
+from laddu_dask.runtime.preparation import (
+    NUMBERS,
+    Chunk,
+    Recipe,
+    bound,
+    prepare_chunks,
+    read_batches,
+)
+from laddu_dask.runtime.spill_folder import spill_folder
+from laddu_dask.runtime.spilled import SpilledPartition
+
+logger = logging.getLogger(__name__)
+
+Array = npt.NDArray[np.float64]
+#: Weights that are summed at once.
+_PORTION = 1 << 14
+
+
+class _Weights:
+    """Weights of a partition; most often all are one, and then nothing is kept."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.found: Array | float = 1.0
+
+    def add(self, done: int, chunk: Chunk) -> None:
+        """Weights of a chunk behind `done` events."""
+        own = chunk.weights if isinstance(chunk.weights, float) else chunk.weights[: chunk.events]
+        if isinstance(self.found, float):
+            if np.all(own == 1.0):
+                return
+            room: Array = column_layout.aligned_empty((self._width,))
+            room[:done], room[done:] = 1.0, 0.0
+            self.found = room
+        self.found[done : done + chunk.events] = own
+
+
+class ResidentPartition:
+    """Cached columns in memory."""
+
+    def __init__(
+        self,
+        first_event: int,
+        events: int,
+        columns: Rows,
+        weights: Array | float,
+        hold: Hold | None = None,
+    ) -> None:
+        self.first_event, self.events = first_event, events
+        self._columns, self._weights = columns, weights
+        self._hold = hold  # given back with the partition
+        self._bound: dict[str, list[Reduction]] = {}
+
+    def __reduce__(self) -> tuple[type[ResidentPartition], tuple[object, ...]]:
+        """Machine code stays where it is."""
+        return ResidentPartition, (self.first_event, self.events, self._columns, self._weights)
+
+    def chunks(self) -> Iterable[Chunk]:
+        """Everything at once; a resident chunk costs nothing more."""
+        if not self.events:
+            return ()
+        return (Chunk(self.first_event, self.events, self._columns, self._weights),)
+
+    def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Sequence[Reduction]:
+        """The chunks bound to the kernel of a use, which is asked for once."""
+        if use not in self._bound:
+            self._bound[use] = [bound(kernel(), chunk) for chunk in self.chunks()]
+        return self._bound[use]
+
+    def weights(self) -> Iterator[Array]:
+        """Weights of the events, in portions: what sums them makes arrays of the same length."""
+        for start in range(0, self.events, _PORTION):
+            stop = min(start + _PORTION, self.events)
+            if isinstance(self._weights, float):
+                yield np.ones(stop - start)
+            else:
+                yield self._weights[start:stop]
+
+    def __sizeof__(self) -> int:
+        """Bytes held; Dask accounts for the partition by it."""
+        kept = 0 if isinstance(self._weights, float) else self._weights.nbytes
+        return object.__sizeof__(self) + int(self._columns.nbytes + kept)
+
+
+class StreamingPartition:
+    """A recipe that is followed again in every pass."""
+
+    def __init__(self, recipe: Recipe, partition: Partition) -> None:
+        self.recipe, self.partition = recipe, partition
+        self.first_event = partition.first_event
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Read and prepare, one chunk after the other."""
+        return prepare_chunks(self.recipe, self.partition)
+
+    def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Iterator[Reduction]:
+        """The chunks bound to a kernel, one after the other."""
+        ready = kernel()
+        return (bound(ready, chunk) for chunk in self.chunks())
+
+    def weights(self) -> Iterator[Array]:
+        """Weights of the events; no other column is read."""
+        for fragment in self.partition.fragments:
+            for batch in read_batches(self.recipe, fragment, ()):
+                yield batch.weights
+
+
+class RejectedPartition:
+    """Events that contradict what the programs take for granted; every use says so."""
+
+    first_event = 0
+
+    def __init__(self, error: AssumptionError) -> None:
+        self.error = error
+
+    def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Iterator[Reduction]:
+        """Raise the contradiction."""
+        raise self.error
+
+    def weights(self) -> Iterator[Array]:
+        """Raise the contradiction."""
+        raise self.error
+
+
+PreparedPartition = ResidentPartition | SpilledPartition | StreamingPartition | RejectedPartition
+
+
+def prepare(
+    recipe: Recipe, partition: Partition, tiers: Sequence[Storage], room: Room
+) -> PreparedPartition:
+    """A partition in the first of `tiers` that there is room for.
+
+    Raises
+    ------
+    MemoryBudgetError
+        There is none in the last of them either.
+    """
+    for tier in tiers[:-1]:
+        try:
+            return _prepare(recipe, partition, tier, room)
+        except MemoryBudgetError as error:
+            logger.info("%s is not %s: %s", recipe.label, tier, error)
+    return _prepare(recipe, partition, tiers[-1], room)
+
+
+def _prepare(recipe: Recipe, partition: Partition, tier: Storage, room: Room) -> PreparedPartition:
+    if tier == "streaming":
+        return StreamingPartition(recipe, partition)
+    label = f"{recipe.label}, events from {partition.first_event} on"
+    hold = room.reserve(tier, recipe.kept_bytes(partition.events), label)
+    try:
+        if tier == "resident":
+            return _resident(recipe, partition, hold)
+        spilled = SpilledPartition(recipe, partition, spill_folder(), hold)
+        spilled.write()
+    except BaseException:
+        hold.release()
+        raise
+    return spilled
+
+
+def _resident(recipe: Recipe, partition: Partition, hold: Hold) -> ResidentPartition:
+    count = recipe.programs.n_cached
+    columns = column_layout.empty_columns(
+        count,
+        partition.events,
+        vectors=get_backend(recipe.backend).by_vectors(count),
+        dtype=NUMBERS[recipe.programs.precision],
+    )
+    weights = _Weights(column_layout.capacity(columns))
+    done = 0
+    for chunk in prepare_chunks(recipe, partition):
+        column_layout.put(columns, done, chunk.columns, chunk.events)
+        weights.add(done, chunk)
+        done += chunk.events
+    return ResidentPartition(partition.first_event, done, columns, weights.found, hold)
