@@ -103,6 +103,15 @@ class IntegratedSum:
         valid = size <= MOST_CANCELLATION * abs(value) and math.isfinite(value)
         return value if valid else None
 
+    def products(self, parameters: Vector) -> list[tuple[float, float]]:
+        """``(P_k, A_k)``, of which the sum of products is the value before its rounding.
+
+        Where `value` is not None.
+        """
+        factors = self.invariants.valid_frontier(parameters)
+        assert factors is not None, "the caller asked for the value before"
+        return list(zip(factors.tolist(), self.slopes, strict=True))
+
     def gradient(self, parameters: Vector) -> Vector:
         """Derivatives with respect to the free parameters."""
         return self.invariants.gradient(parameters, self._adjoints)

@@ -16,7 +16,13 @@ import numpy as np
 
 from laddu_dask.errors import EvaluationError
 from laddu_dask.fit.bounds import Box
-from laddu_dask.fit.objective import F64, Objective, TwiceDifferentiable, free_parameters
+from laddu_dask.fit.objective import (
+    F64,
+    Comparable,
+    Objective,
+    TwiceDifferentiable,
+    free_parameters,
+)
 from laddu_dask.fit.progress import Progress, ProgressState, quiet
 
 # A line search of MIGRAD asks for the gradient at one of its last few points.
@@ -30,6 +36,31 @@ class Failure(NamedTuple):
 
     point: dict[str, float]
     error: EvaluationError
+
+
+class Change(NamedTuple):
+    """How much the objective changes between two points.
+
+    Attributes
+    ----------
+    amount
+        The change.
+    rounding
+        How much of it may be rounding alone.
+    """
+
+    amount: float
+    rounding: float
+
+    @property
+    def falls(self) -> bool:
+        """Whether the objective is lower, beyond rounding."""
+        return self.amount < -self.rounding
+
+    @property
+    def rises(self) -> bool:
+        """Whether it is higher, beyond rounding."""
+        return self.amount > self.rounding
 
 
 class EvaluationLimit(Exception):  # noqa: N818 - a signal to stop, not an error of the user
@@ -117,6 +148,20 @@ class Evaluator:
         if known.gradient is None:
             return known.value, np.full(at.shape, np.nan)
         return known.value, known.gradient.copy()
+
+    def change(self, to: F64, since: F64) -> Change:
+        """Return how much the objective changes from one point to another of finite objective.
+
+        An objective that knows its differences is asked for this one. It has just been at both
+        points and has their sums, so this is no evaluation; and the sums being exact, a sixteenth
+        of what values may be off by is left for what events contribute.
+        """
+        before, after = self.value(since), self.value(to)
+        unsure = rounding(before)
+        if not isinstance(self._objective, Comparable):
+            return Change(after - before, unsure)
+        to, since = self._box.wrap(to), self._box.wrap(since)
+        return Change(self._objective.delta(to.copy(), since.copy()), unsure / 16)
 
     def probe(self, point: F64) -> float:
         """Return the objective as `value` does, at a point that the search itself does not want.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from laddu_dask.fit.bounds import Box, Mask
-from laddu_dask.fit.evaluation import Evaluator, rounding
+from laddu_dask.fit.evaluation import Evaluator
 from laddu_dask.fit.hessian import Curvature, best, near
 from laddu_dask.fit.objective import F64
 from laddu_dask.fit.spectrum import Spectrum
@@ -81,10 +81,9 @@ def polish(evaluator: Evaluator, start: F64, box: Box, guess: F64, widest: F64) 
         evaluator.stage = "hessian"
         curvature, sigma = near(evaluator, walk.point, box, sigma, widest)
         evaluator.stage = "newton"
-        before = walk.value
+        begin = walk.point
         distance = walk.follow(curvature)
-        stuck = walk.value >= before - walk.rounding and distance > _CLOSE
-        if distance <= _CLOSE or stuck:
+        if distance <= _CLOSE or not evaluator.change(walk.point, begin).falls:
             break
     evaluator.stage = "hessian"
     curvature = best(evaluator, walk.point, box, sigma)
@@ -107,11 +106,6 @@ class _Walk:
         self._widest = widest
         self.point = start.copy()
         self.value, self.gradient = evaluator.value_and_gradient(self.point)
-
-    @property
-    def rounding(self) -> float:
-        """Change of the objective that may be rounding alone."""
-        return rounding(self.value)
 
     def distance(self, curvature: Curvature) -> float:
         """Return the estimated vertical distance of the point to the minimum."""
@@ -139,10 +133,10 @@ class _Walk:
             value, gradient = self._evaluator.value_and_gradient(trial)
             if not math.isfinite(value):
                 continue
-            lower = value < self.value - self.rounding
+            change = self._evaluator.change(trial, self.point)
             still_free = ~self._box.blocked(trial, gradient)
             rest = self._spectrum(curvature, still_free).distance(gradient[still_free])
-            if lower or (value <= self.value + self.rounding and rest < remaining):
+            if change.falls or (not change.rises and rest < remaining):
                 self.point, self.value, self.gradient = trial, value, gradient
                 return True
             if remaining < _CLOSE:

@@ -84,6 +84,14 @@ class TwiceDifferentiable(Protocol):
         """
 
 
+@runtime_checkable
+class Comparable(Protocol):
+    """An objective that knows differences of itself better than its values tell."""
+
+    def delta(self, p: F64, q: F64, /) -> float:
+        """Return the objective at `p` less that at `q`, without cancellation."""
+
+
 def free_parameters(objective: Objective) -> tuple[Parameter, ...]:
     """Return the definitions of the free parameters in the order of `parameter_names`.
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.errors import LadduError
+from laddu_dask.kernels.exact import Exact
 
 BIN_BITS = 40
 FOLDS = 3
@@ -210,6 +211,11 @@ class Accumulator:
             for j in range(self.size)
         ]
 
+    def exact(self, row: int) -> Exact:
+        """One of the sums, not rounded."""
+        words = self.words[row].ravel().tolist()
+        return Exact(_integer(words), _exponent(self.levels.item(row)))
+
     def __eq__(self, other: object) -> bool:
         """Equality of the states as integers."""
         if not isinstance(other, Accumulator) or len(self) != len(other):
@@ -244,12 +250,22 @@ class Accumulator:
         return self
 
 
-def _rounded(level: int, words: list[int]) -> float:
-    """A sum of digits, (high, low) words from the top bin down, rounded once."""
+def _integer(words: list[int]) -> int:
+    """Digits, (high, low) words from the top bin down, in units of the lowest bin."""
     total = 0
     for k in range(0, 2 * FOLDS, 2):
         total = (total << BIN_BITS) + (words[k] << LOW_BITS) + words[k + 1]
-    exponent = BIN_BITS * (level - FOLDS + 1)
+    return total
+
+
+def _exponent(level: int) -> int:
+    """Of two, in the unit of the lowest bin of a level."""
+    return BIN_BITS * (level - FOLDS + 1)
+
+
+def _rounded(level: int, words: list[int]) -> float:
+    """A sum of digits, (high, low) words from the top bin down, rounded once."""
+    total, exponent = _integer(words), _exponent(level)
     try:
         # All round once: integers do, to the nearest double, in division too; and a power of two
         # changes no digit of a number that stays far above the smallest ones.

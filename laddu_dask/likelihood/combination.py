@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.errors import EvaluationError
+from laddu_dask.kernels.exact import NOTHING
 from laddu_dask.likelihood.terms import UnbinnedTerm
 from laddu_dask.runtime.forms import PassSum
 
@@ -68,6 +69,30 @@ class Combination:
             gradient[places] += own
         self.check_derivatives(gradient, "derivative")
         return total, gradient
+
+    def difference(
+        self, sums: Sequence[PassSum], others: Sequence[PassSum], yields: Sequence[float]
+    ) -> float:
+        """The objective of some sums less that of others, from sums before their rounding.
+
+        Raises
+        ------
+        EvaluationError
+            An integral that is not positive.
+        """
+        total = NOTHING
+        for index, (term, yield_) in enumerate(zip(self.terms, yields, strict=True)):
+            data, mc = zip(
+                sums[2 * index : 2 * index + 2],
+                others[2 * index : 2 * index + 2],
+                strict=True,
+            )
+            log_sums = data[0].exact(), data[1].exact()
+            integrals = mc[0].exact(), mc[1].exact()
+            for each, integral in zip(mc, integrals, strict=True):
+                term.check_integral(min(each.value, integral.round()))
+            total = total.plus(term.difference(log_sums, integrals, yield_))
+        return total.round()
 
     def second(
         self, sums: Sequence[PassSum], yields: Sequence[float], directions: Sequence[Vector]

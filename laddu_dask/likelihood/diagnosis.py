@@ -10,7 +10,9 @@ from laddu_dask.compiler import Precision
 from laddu_dask.compiler.diagnose import evaluate_event
 from laddu_dask.errors import DataError, EvaluationError
 from laddu_dask.expr.node import walk
+from laddu_dask.kernels import Accumulator
 from laddu_dask.likelihood.terms import UnbinnedTerm
+from laddu_dask.runtime import ModelPass
 
 
 @dataclass(frozen=True)
@@ -107,3 +109,20 @@ def _event_columns(term: UnbinnedTerm, role: str, event: int) -> dict[str, float
 
 def _listed(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in values.items())
+
+
+def check_weights(item: ModelPass, sums: Accumulator) -> None:
+    """Refuse a weight that cannot be summed.
+
+    Raises
+    ------
+    DataError
+        Names the first such event.
+    """
+    event = sums.first_bad
+    if event is not None:
+        raise DataError(
+            f"{item.label}: the weight of {item.dataset.row_label(event)} is too large to be "
+            "summed; scale the weights down",
+            event=event,
+        )

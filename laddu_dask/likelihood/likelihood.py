@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,9 @@ import numpy.typing as npt
 from laddu_dask.compiler import ParameterLayout
 from laddu_dask.errors import DataError, EvaluationError, ParameterError
 from laddu_dask.expr import ParameterSpec
-from laddu_dask.kernels import Accumulator
 from laddu_dask.likelihood.combination import Combination
-from laddu_dask.likelihood.diagnosis import BadEvent
+from laddu_dask.likelihood.diagnosis import BadEvent, check_weights
+from laddu_dask.likelihood.recent import RecentSums, Sums
 from laddu_dask.likelihood.report import LikelihoodReport
 from laddu_dask.likelihood.terms import UnbinnedTerm
 from laddu_dask.memory import MemoryReport
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Vector = npt.NDArray[np.float64]
 Parameters = Sequence[float] | Vector | Mapping[str, float] | None
+
+Result = TypeVar("Result")
 
 #: The data sets of a term, in the order of its passes.
 _ROLES = ("data", "accepted_mc")
@@ -94,6 +96,7 @@ class Likelihood:
         self._reducer = AdaptiveReducer(passes, self.execution)
         self._turn = threading.RLock()
         self._yields: list[float] | None = None
+        self._recent = RecentSums()
         self._evaluations = 0
         self._evaluation_seconds = 0.0
         self._preparation_seconds = 0.0
@@ -184,6 +187,48 @@ class Likelihood:
         gradients = np.array([gradient for _, gradient in found], dtype=np.float64)
         return np.array([value for value, _ in found]), gradients.reshape(len(found), n)
 
+    def delta(self, p: Parameters, q: Parameters) -> float:
+        """``-2 ln L`` at `p` less that at `q`, both points in one pass, without cancellation.
+
+        The sums over events are subtracted before they are rounded. Where the difference of two
+        values keeps nothing below a unit in the last place of ``-2 ln L``, this keeps all: the
+        result is the difference of the sums over events, rounded once. Of `NLL` it contains
+        ``2 N ln(S / S')``, in which the logarithm is off by two units in its own last place at
+        most. What stays are the roundings in the values of single events.
+
+        Parameters
+        ----------
+        p, q
+            Parameter points, each as for `value`. A point that was among the last few to be
+            evaluated costs no pass.
+
+        Returns
+        -------
+        float
+            Exactly 0.0 for equal points; ``delta(q, p)`` is ``-delta(p, q)`` to the last bit; and
+            ``delta(p, q) + delta(q, r)`` is ``delta(p, r)`` up to the roundings named above.
+
+        Raises
+        ------
+        EvaluationError, ParameterError
+            As `value` does.
+        """
+        return float(self.delta_many([p], q)[0])
+
+    def delta_many(self, points: Iterable[Parameters], q: Parameters) -> Vector:
+        """`delta` of several points from the same `q`, in one pass: a scan, for example.
+
+        Shape (points,); every element has the bits that `delta` gives.
+        """
+        vectors = [*map(self.vector, points), self.vector(q)]
+        for vector in vectors:
+            self._check_numbers(vector)
+        with self._turn:
+            yields = self._prepare()
+            *sums, reference = self._sums_at(vectors)
+            differences = [self._combination.difference(own, reference, yields) for own in sums]
+        return np.array(differences, dtype=np.float64)
+
     def hessian(self, parameters: Parameters = None) -> Vector:
         """Matrix of second derivatives of ``-2 ln L``, exact to rounding, in one pass.
 
@@ -271,7 +316,17 @@ class Likelihood:
     def _evaluate_in_turn(
         self, vectors: Sequence[Vector], mode: Mode
     ) -> list[tuple[float, Vector | None]]:
-        self._prepare()
+        yields = self._prepare()
+
+        def combined(sums: list[PassSum]) -> tuple[float, Vector | None]:
+            return self._combination.value_and_gradient(sums, yields)
+
+        return self._at_each_point(vectors, mode, combined)
+
+    def _at_each_point(
+        self, vectors: Sequence[Vector], mode: Mode, use: Callable[[list[PassSum]], Result]
+    ) -> list[Result]:
+        """What is made of the usable sums at every point; one pass for all of them."""
         started = time.perf_counter()
         local = [self._local(vector) for vector in vectors]
         found = []
@@ -279,7 +334,7 @@ class Likelihood:
             zip(vectors, self._reducer.reduce_many(mode, local), strict=True)
         ):
             try:
-                found.append(self._combined(vector, sums, mode))
+                found.append(use(self._usable_sums(vector, sums, mode)))
             except EvaluationError as error:
                 if len(vectors) == 1:
                     raise
@@ -289,6 +344,15 @@ class Likelihood:
         self._evaluation_seconds += time.perf_counter() - started
         return found
 
+    def _sums_at(self, vectors: Sequence[Vector]) -> list[Sums]:
+        """The sums at every point; those that are remembered are not made again."""
+        known = self._recent.recall(vectors)
+        new = {v.tobytes(): v for v in vectors if v.tobytes() not in known}
+        if new:
+            made = self._at_each_point(list(new.values()), "value", lambda sums: sums)
+            known.update(zip(new, made, strict=True))
+        return [known[vector.tobytes()] for vector in vectors]
+
     def _local(self, vector: Vector) -> list[Vector]:
         """The parameters of each pass."""
         if len(self.terms) == 1:  # its parameters are those of the likelihood, in the same order
@@ -296,17 +360,17 @@ class Likelihood:
         own = [vector[places] for places in self._places]
         return [values for values in own for _ in _ROLES]
 
-    def _combined(
-        self, vector: Vector, sums: list[PassSum], mode: Mode
-    ) -> tuple[float, Vector | None]:
-        """The objective of the sums over events, and its gradient."""
+    def _usable_sums(self, vector: Vector, sums: list[PassSum], mode: Mode) -> list[PassSum]:
+        """The same or those of the written form, remembered for differences."""
 
         def written() -> list[PassSum]:
             (found,) = self._reducer.reduce_written(mode, [self._local(vector)])
             return found
 
-        sums = self._usable(vector, sums, written)
-        return self._combination.value_and_gradient(sums, self._prepare())
+        usable = self._usable(vector, sums, written)
+        if usable is sums:  # else derivatives alone may have been bad, and values stay as they are
+            self._recent.remember(vector, sums)
+        return usable
 
     def _curve(self, vector: Vector, directions: Sequence[Vector]) -> list[Vector]:
         """Second derivatives of each term; see `Combination.second`."""
@@ -354,7 +418,7 @@ class Likelihood:
             self._yields = []
             for item, total in zip(self._reducer.passes, sums, strict=True):
                 if total is not None:
-                    _check_weights(item, total)
+                    check_weights(item, total)
                     if item.transform == "log":
                         self._yields.append(total.round()[0])
             self._preparation_seconds = time.perf_counter() - started
@@ -409,6 +473,7 @@ class Likelihood:
         with self._turn:
             self._reducer.close()
             self._yields = None
+            self._recent.clear()
 
     def __reduce__(self) -> tuple[type[Likelihood], tuple[object, ...]]:
         """Pickled as what it was made of; a copy prepares for itself."""
@@ -423,13 +488,3 @@ class Likelihood:
     def __repr__(self) -> str:
         names = ", ".join(f"{type(term).__name__} {term.name!r}" for term in self.terms)
         return f"<Likelihood of {names} with {len(self.parameter_names)} free parameters>"
-
-
-def _check_weights(item: ModelPass, sums: Accumulator) -> None:
-    event = sums.first_bad
-    if event is not None:
-        raise DataError(
-            f"{item.label}: the weight of {item.dataset.row_label(event)} is too large to be "
-            "summed; scale the weights down",
-            event=event,
-        )

@@ -18,7 +18,13 @@ from dataclasses import dataclass, field
 from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, EvaluationError, ExpressionError
 from laddu_dask.expr import Expr
+from laddu_dask.kernels.exact import Exact, log_ratio
 from laddu_dask.runtime import Model
+
+#: A sum at two parameter points.
+Pair = tuple[Exact, Exact]
+
+_TWO = Exact(2, 0)
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,10 @@ class UnbinnedTerm(ABC):
         """Objective from sum w ln I, S and N."""
 
     @abstractmethod
+    def difference(self, log_sums: Pair, integrals: Pair, yield_: float) -> Exact:
+        """Objective at one point less that at another, each given as for `combine`."""
+
+    @abstractmethod
     def integral_slope(self, integral: float, yield_: float) -> float:
         """Derivative of the objective with respect to S."""
 
@@ -121,6 +131,11 @@ class NLL(UnbinnedTerm):
         """Objective from sum w ln I, S and N."""
         return 2.0 * (yield_ * math.log(integral) - log_sum)
 
+    def difference(self, log_sums: Pair, integrals: Pair, yield_: float) -> Exact:
+        """``2 (N ln(S / S') - (sum w ln I - sum w ln I'))``; only the logarithm is rounded."""
+        shape = Exact.of(yield_).times(Exact.of(log_ratio(*integrals)))
+        return _TWO.times(shape.minus(log_sums[0].minus(log_sums[1])))
+
     def integral_slope(self, integral: float, yield_: float) -> float:
         """``2 N / S``."""
         return 2.0 * yield_ / integral
@@ -139,6 +154,11 @@ class ExtendedNLL(UnbinnedTerm):
     def combine(self, log_sum: float, integral: float, yield_: float) -> float:
         """Objective from sum w ln I, S and N."""
         return 2.0 * (integral - log_sum)
+
+    def difference(self, log_sums: Pair, integrals: Pair, yield_: float) -> Exact:
+        """``2 (S - S' - (sum w ln I - sum w ln I'))``; nothing is rounded."""
+        rate = integrals[0].minus(integrals[1])
+        return _TWO.times(rate.minus(log_sums[0].minus(log_sums[1])))
 
     def integral_slope(self, integral: float, yield_: float) -> float:
         """2, whatever S is."""

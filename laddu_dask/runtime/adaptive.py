@@ -230,7 +230,8 @@ class AdaptiveReducer:
         if spoiled:
             (written,) = self.reduce_written("gradient", [parameters])
             for index in spoiled:
-                sums[index] = written[index]._replace(value=sums[index].value)
+                kept = sums[index]
+                sums[index] = written[index]._replace(value=kept.value, unrounded=kept.unrounded)
         return sums
 
     def _reduce(self, mode: Mode, points: Sequence[Sequence[Array]]) -> list[list[PassSum] | None]:
@@ -313,10 +314,9 @@ class AdaptiveReducer:
         for integral, values in zip(self._integrals, parameters, strict=True):
             part = None
             if integral is not None:
-                value = integral.value(values)
-                if value is None:
+                part = PassSum.integrated(integral, values, mode)
+                if part is None:
                     return None
-                part = PassSum(value, None if mode == "value" else integral.gradient(values), None)
             parts.append(part)
         return parts
 

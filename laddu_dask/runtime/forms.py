@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from laddu_dask.compiler import (
     Assumptions,
     CompiledModel,
+    IntegratedSum,
     KernelOptions,
     SeparableIntegral,
     Transform,
@@ -23,8 +24,11 @@ from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.scalar import run_scalar
 from laddu_dask.data import Dataset
 from laddu_dask.kernels import Accumulator
-from laddu_dask.runtime.model import Model
+from laddu_dask.kernels.exact import NOTHING, Exact
 from laddu_dask.runtime.payload import Mode
+
+if TYPE_CHECKING:
+    from laddu_dask.runtime.model import Model
 
 Array = npt.NDArray[np.float64]
 
@@ -124,12 +128,22 @@ class PassSum(NamedTuple):
     curved
         Products of the matrix of second derivatives with the directions that were asked for, shape
         (directions, parameters).
+    unrounded
+        What gives the parts of the sum before they were rounded, if all events could be summed.
     """
 
     value: float
     gradient: Array | None
     first_bad: int | None
     curved: Array | None = None
+    unrounded: tuple[Callable[[], Exact], ...] = ()
+
+    def exact(self) -> Exact:
+        """The sum before it was rounded; that of its parts, which `value` rounds one by one."""
+        total = NOTHING
+        for part in self.unrounded:
+            total = total.plus(part())
+        return total
 
     @property
     def has_finite_gradient(self) -> bool:
@@ -143,7 +157,16 @@ class PassSum(NamedTuple):
         gradient = None
         if mode == "gradient":
             gradient = model.invariants.gradient(parameters, np.array(rows[1:]))
-        return cls(rows[0], gradient, total.first_bad)
+        return cls(rows[0], gradient, total.first_bad, unrounded=(partial(total.exact, 0),))
+
+    @classmethod
+    def integrated(cls, integral: IntegratedSum, parameters: Array, mode: Mode) -> PassSum | None:
+        """The sum of statistics; None where this form is not valid."""
+        value = integral.value(parameters)
+        if value is None:
+            return None
+        gradient = None if mode == "value" else integral.gradient(parameters)
+        return cls(value, gradient, None, unrounded=(partial(_summed, integral, parameters),))
 
     @classmethod
     def curved_along(
@@ -176,8 +199,16 @@ class PassSum(NamedTuple):
                 _sum(first.gradient, other.gradient),
                 min(bad, default=None),
                 _sum(first.curved, other.curved),
+                (*first.unrounded, *other.unrounded),
             )
         return first
+
+
+def _summed(integral: IntegratedSum, parameters: Array) -> Exact:
+    total = NOTHING
+    for factor, slope in integral.products(parameters):
+        total = total.plus(Exact.of(factor).times(Exact.of(slope)))
+    return total
 
 
 def _sum(a: Array | None, b: Array | None) -> Array | None:

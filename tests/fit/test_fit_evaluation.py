@@ -11,7 +11,7 @@ from fit_toys import Function, Spec, Toy, quadratic, scale_only
 from laddu_dask.errors import EvaluationError
 from laddu_dask.fit.bounds import Box
 from laddu_dask.fit.evaluation import EvaluationLimit, Evaluator
-from laddu_dask.fit.objective import free_parameters
+from laddu_dask.fit.objective import F64, free_parameters
 from laddu_dask.fit.progress import ProgressState
 
 PARABOLA = quadratic([1.0, 2.0], np.diag([2.0, 4.0]), floor=5.0)
@@ -148,3 +148,40 @@ def test_runaway_points_are_not_evaluated() -> None:
     assert evaluator.n_failures == 4
     assert evaluator.last_failure is not None
     assert "parameter b has run away" in str(evaluator.last_failure.error)
+
+
+class Offset(Toy):
+    """A parabola far above zero: values keep nothing below one, differences everything."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(quadratic([1.0], np.diag([2.0]), floor=2.0**52), [spec])
+        self.compared = 0
+
+    def delta(self, p: F64, q: F64) -> float:
+        self.compared += 1
+        return float((p[0] - 1.0) ** 2 - (q[0] - 1.0) ** 2)
+
+
+def test_changes_that_values_do_not_show() -> None:
+    """Below the last places of the objective an exact difference still tells up from down."""
+    near, far = np.array([1.25]), np.array([1.0 + 2**0.5])
+    exact = Offset(Spec("a"))
+    evaluator = Evaluator(exact, Box.of(free_parameters(exact)))
+    change = evaluator.change(far, near)
+    assert change.amount == pytest.approx(2.0 - 0.0625, rel=1e-15)
+    assert (change.rises, change.falls) == (True, False)
+    back = evaluator.change(near, far)
+    assert back.amount == -change.amount
+    assert (back.rises, back.falls) == (False, True)
+    assert exact.compared == 2
+    assert evaluator.n_evaluations == 2  # it has been at both points
+    plain, _ = evaluator_of(quadratic([1.0], np.diag([2.0]), floor=2.0**52), Spec("a"))
+    unsure = plain.change(far, near)
+    assert unsure.amount == 2.0
+    assert (unsure.rises, unsure.falls) == (False, False)
+
+
+def test_periodic_parameters_are_compared_where_they_are_evaluated() -> None:
+    exact = Offset(Spec("a", bounds=(0.0, 4.0), periodic=True))
+    evaluator = Evaluator(exact, Box.of(free_parameters(exact)))
+    assert evaluator.change(np.array([5.0]), np.array([2.0])).amount == -1.0
