@@ -21,7 +21,7 @@ import laddu_dask as ld
 
 CHUNKS = (None, 1, 7, 1000, 5000)
 PARTITIONS = (1, 3, 17)
-STORAGES = ("resident", "streaming")
+STORAGES = ("resident", "spilled", "streaming")
 CUTS = list(product(STORAGES, PARTITIONS, CHUNKS))
 # The interpreter fills up a block of 1024 events for each chunk: small ones get a sample of their
 # own below.

@@ -50,7 +50,7 @@ def test_two_waves(where: Client | None, backend: Any, storage: Any, partitions:
 @PARTITIONS
 @pytest.mark.parametrize(
     ("backend", "storage"),
-    [("cpu", "resident"), ("cpu", "streaming"), ("interpreter", "resident")],
+    [("cpu", "resident"), ("cpu", "spilled"), ("cpu", "streaming"), ("interpreter", "resident")],
 )
 def test_asimov_fit(where: Client | None, backend: Any, storage: Any, partitions: int) -> None:
     """The minimum is where the weights were made, with the covariance of the exact Hessian."""

@@ -260,6 +260,7 @@ def reference(normalization: Any) -> tuple[str, ...]:
     [
         ("resident", 3, None),
         ("resident", 17, 1000),
+        ("spilled", 3, 1000),
         ("streaming", 1, 1),
         ("streaming", 3, 5000),
         ("streaming", 17, None),
