@@ -2,6 +2,7 @@
 
 from laddu_dask.compiler.assembly import CompiledModel, Transform
 from laddu_dask.compiler.assumptions import Assumptions
+from laddu_dask.compiler.conditions import ConditionProgram, compile_condition
 from laddu_dask.compiler.describe import EventCost, event_cost
 from laddu_dask.compiler.event_programs import EventPrograms
 from laddu_dask.compiler.facts import Facts, propose
@@ -35,6 +36,7 @@ __all__ = [
     "Autodiff",
     "Candidate",
     "CompiledModel",
+    "ConditionProgram",
     "EventCost",
     "EventPrograms",
     "Facts",
@@ -51,6 +53,7 @@ __all__ = [
     "Transform",
     "columns_read",
     "compile_candidates",
+    "compile_condition",
     "compile_elements",
     "compile_form",
     "compile_integral",

@@ -10,18 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from laddu_dask.data.checks import (
-    checked_batch_rows,
-    checked_cut,
-    digest,
-    refuse_non_finite,
-    widen_integers,
-)
+from laddu_dask.data.checks import checked_batch_rows, checked_cut, digest, refuse_non_finite
 from laddu_dask.data.fragment import Batch, Floats
+from laddu_dask.data.numbers import checked_numbers, checked_weights, wrong_shape
 from laddu_dask.data.schema import Schema, p4_columns
 from laddu_dask.errors import DataError
 
-__all__ = ["ARRAY_FRAGMENT_ROWS", "ArrayFragment", "array_fragments", "checked_weights"]
+__all__ = ["ARRAY_FRAGMENT_ROWS", "ArrayFragment", "array_fragments"]
 
 ARRAY_FRAGMENT_ROWS = 65536
 """Arrays are offered in fragments of at most this many rows, so that partitions can be cut."""
@@ -52,16 +47,19 @@ class ArrayFragment:
     def rows(self) -> int:
         return int(self.values.shape[1])
 
-    @property
-    def source_row(self) -> int:
-        return self.offset
+    def locate(self, row: int) -> int:
+        return self.offset + row
 
     @property
     def label(self) -> str:
         return "the arrays"
 
     @property
-    def file(self) -> str | None:
+    def file(self) -> None:
+        return None
+
+    @property
+    def stamp(self) -> None:
         return None
 
     @cached_property
@@ -124,15 +122,17 @@ def array_fragments(
     columns: list[tuple[str, NDArray[Any]]] = []
     lengths: dict[str, int] = {}
     for name, given in (p4s or {}).items():
-        array = _numbers(given, f"p4s[{name!r}]", name, shape="(n, 4), columns E, px, py, pz")
+        array = checked_numbers(
+            given, f"p4s[{name!r}]", name, shape="(n, 4), columns E, px, py, pz"
+        )
         if array.ndim != 2 or array.shape[1] != 4:
-            raise _wrong_shape(f"p4s[{name!r}]", name, array, "(n, 4), columns E, px, py, pz")
+            raise wrong_shape(f"p4s[{name!r}]", name, array, "(n, 4), columns E, px, py, pz")
         columns.extend(zip(p4_columns(name), array.T, strict=True))
         lengths[f"p4s[{name!r}]"] = len(array)
     for name, given in (scalars or {}).items():
-        array = _numbers(given, f"scalars[{name!r}]", name, shape="(n,)")
+        array = checked_numbers(given, f"scalars[{name!r}]", name, shape="(n,)")
         if array.ndim != 1:
-            raise _wrong_shape(f"scalars[{name!r}]", name, array, "(n,)")
+            raise wrong_shape(f"scalars[{name!r}]", name, array, "(n,)")
         columns.append((name, array))
         lengths[f"scalars[{name!r}]"] = len(array)
     event_weights = None
@@ -158,56 +158,4 @@ def array_fragments(
     return schema, tuple(
         whole.cut(start, min(start + ARRAY_FRAGMENT_ROWS, n_events))
         for start in range(0, n_events, ARRAY_FRAGMENT_ROWS)
-    )
-
-
-def checked_weights(given: ArrayLike, *, what: str, column: str) -> Floats:
-    """A read-only float64 copy of shape (n,) of an array of weights."""
-    array = _numbers(given, what, column, shape="(n,)")
-    if array.ndim != 1:
-        raise _wrong_shape(what, column, array, "(n,)")
-    weights = np.array(array, dtype=np.float64)
-    weights.setflags(write=False)
-    return weights
-
-
-def _numbers(given: ArrayLike, what: str, column: str, *, shape: str) -> NDArray[Any]:
-    """An array of floats (at most 64 bits) or of integers made floats; all else is refused."""
-    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
-        raise DataError(
-            f"{what} has masked entries; fill them (NaN marks a missing value) or drop the events",
-            column=column,
-        )
-    try:
-        array = np.asarray(given)
-    except ValueError as error:
-        raise DataError(
-            f"{what} is not an array of shape {shape}: {error}", column=column
-        ) from error
-    if array.dtype.kind == "f" and array.dtype.itemsize <= 8:
-        return array
-    if array.dtype.kind in "iu":
-        try:
-            return widen_integers(array.ravel()).reshape(array.shape)
-        except OverflowError as error:
-            value = array.ravel()[error.args[0]]
-            raise DataError(
-                f"{what} holds the integer {value}, which float64 would round; "
-                "subtract an offset or leave it out",
-                column=column,
-                value=int(value),
-            ) from error
-    raise DataError(
-        f"{what} has the type {array.dtype}; real numbers of shape {shape} are needed "
-        "(floating point of at most 64 bits, or integers)",
-        column=column,
-        dtype=str(array.dtype),
-    )
-
-
-def _wrong_shape(what: str, column: str, array: NDArray[Any], expected: str) -> DataError:
-    return DataError(
-        f"{what} has the shape {array.shape}; {expected} is needed",
-        column=column,
-        shape=array.shape,
     )

@@ -43,7 +43,7 @@ def checked_batch_rows(batch_rows: int) -> int:
 
 def event_label(fragment: Fragment, row: int) -> str:
     """Where row `row` of a fragment is, for an error message."""
-    return f"event {fragment.offset + row} (row {fragment.source_row + row} of {fragment.label})"
+    return f"event {fragment.offset + row} (row {fragment.locate(row)} of {fragment.label})"
 
 
 def refuse_non_finite(weights: Floats, *, fragment: Fragment, column: str, first: int) -> None:
@@ -63,7 +63,7 @@ def refuse_non_finite(weights: Floats, *, fragment: Fragment, column: str, first
         file=fragment.file,
         column=column,
         event=fragment.offset + row,
-        row=fragment.source_row + row,
+        row=fragment.locate(row),
         value=value,
     )
 

@@ -5,20 +5,28 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from laddu_dask.data.arrays import array_fragments, checked_weights
+from laddu_dask.data.arrays import array_fragments
+from laddu_dask.data.batches import BatchSource, UncountedBatches, piece_fragments
 from laddu_dask.data.checks import checked_batch_rows, digest, event_label, refuse_non_finite
+from laddu_dask.data.conditions import as_condition
+from laddu_dask.data.counting import CountedOnce, Each, files_of, fingerprints_of, on_threads
+from laddu_dask.data.declared import checked_counts, checked_factory, declared_schema
 from laddu_dask.data.fragment import Batch, Floats, Fragment
+from laddu_dask.data.numbers import checked_weights
+from laddu_dask.data.ranges import RangeSource, range_fragments
 from laddu_dask.data.repack import repack
 from laddu_dask.data.reweighted import ASSIGNED_WEIGHT, Reweighted
 from laddu_dask.data.schema import Schema
+from laddu_dask.data.selected import Selection, decoded_columns
 from laddu_dask.errors import DataError
 
 __all__ = ["DEFAULT_BATCH_ROWS", "Dataset"]
@@ -30,25 +38,29 @@ DEFAULT_BATCH_ROWS = 65536
 class Dataset:
     """Events with named columns and weights; immutable, picklable, read lazily and repeatably.
 
-    Users get one from `read_parquet` or `Dataset.from_arrays`.
+    Users get one from `read_parquet`, `Dataset.from_arrays`, `Dataset.from_batches` or
+    `Dataset.from_ranges`.
 
     Parameters
     ----------
     schema
         What the columns are.
-    fragments
-        The rows in order; their offsets must follow one another from zero.
+    parts
+        The rows in order; their offsets must follow one another from zero. Or rows that have to be
+        counted before that can be said.
     source
         Where the events come from, in words.
     """
 
     schema: Schema
-    fragments: tuple[Fragment, ...]
+    parts: tuple[Fragment, ...] | CountedOnce
     source: str
 
     def __post_init__(self) -> None:
+        if isinstance(self.parts, CountedOnce):
+            return
         expected = 0
-        for fragment in self.fragments:
+        for fragment in self.parts:
             if fragment.offset != expected:
                 raise DataError(
                     f"the fragment {fragment.label} starts at event {fragment.offset}, but "
@@ -84,9 +96,163 @@ class Dataset:
         schema, fragments = array_fragments(p4s, scalars, weights)
         return cls(schema, fragments, "arrays")
 
+    @classmethod
+    def from_batches(
+        cls,
+        factory: Callable[[int], Any],
+        columns: Sequence[str] = (),
+        *,
+        p4s: Sequence[str] = (),
+        weight: str | None = None,
+        rows: int | Sequence[int] | None,
+        pieces: int | None = None,
+        identity: str,
+        name: str = "generated events",
+    ) -> Dataset:
+        """Data set of events that a function gives piece by piece.
+
+        Parameters
+        ----------
+        factory
+            Called with the number of a piece, 0, 1, ...: gives a batch, or something to go through
+            for batches, such as a generator. A batch is a mapping of column names to arrays of
+            shape (n,), with shape (n, 4) in the order (E, px, py, pz) for a four-momentum, or a
+            pyarrow Table or RecordBatch. It is called again in every pass, in any thread or
+            process and in any order, and must give the same rows each time.
+        columns
+            Columns of every batch that are scalars, or single components.
+        p4s
+            Four-momenta of every batch; the columns of `k` are `k_e`, `k_px`, `k_py`, `k_pz`.
+        weight
+            Column of event weights; None gives every event the weight one.
+        rows
+            Rows of each piece, or of the only one. None if they are not known: then every piece is
+            gone through once more to count them, when they are first needed.
+        pieces
+            Number of pieces, if `rows` does not tell. A piece is read from its beginning by whoever
+            needs a part of it, so that many short pieces are better than a long one.
+        identity
+            Text that changes whenever the events change: part of the fingerprint.
+        name
+            What to call the source in messages.
+
+        Raises
+        ------
+        DataError
+            Nothing to call, no column, a name used twice, no number of pieces. While reading: too
+            few or too many rows, missing or undeclared columns, values that are no numbers, a
+            weight that is not finite.
+        """
+        source = BatchSource(
+            checked_factory(factory, "the number of a piece"),
+            declared_schema(columns, p4s, weight),
+            identity,
+            name,
+        )
+        counts = None if rows is None else checked_counts(rows)
+        if counts is None:
+            (count,) = checked_counts(1 if pieces is None else pieces)
+            return cls(source.schema, CountedOnce(UncountedBatches(source, count)), name)
+        if pieces not in (None, len(counts)):
+            raise DataError(f"rows= is about {len(counts)} pieces, pieces= says {pieces}")
+        return cls(source.schema, piece_fragments(source, counts), name)
+
+    @classmethod
+    def from_ranges(
+        cls,
+        factory: Callable[[int, int], Any],
+        columns: Sequence[str] = (),
+        *,
+        p4s: Sequence[str] = (),
+        weight: str | None = None,
+        rows: int,
+        identity: str,
+        name: str = "generated events",
+    ) -> Dataset:
+        """Data set of events that a function gives for any range of rows.
+
+        So a sample of any size needs neither a file nor memory: what is wanted of it is made where
+        it is wanted. `laddu_dask.data.row_uniforms` gives random numbers that belong to a row.
+
+        Parameters
+        ----------
+        factory
+            Called with `start` and `stop`: gives one batch of the rows [start, stop). A row must be
+            the same in whatever range it is asked for.
+        columns, p4s, weight, identity, name
+            As for `from_batches`.
+        rows
+            Number of rows.
+
+        Raises
+        ------
+        DataError
+            As `from_batches` does.
+        """
+        source = RangeSource(
+            checked_factory(factory, "the first row and the row behind the last"),
+            declared_schema(columns, p4s, weight),
+            identity,
+            name,
+        )
+        (count,) = checked_counts(rows)
+        return cls(source.schema, range_fragments(source, count), name)
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """The rows in order. Counts them, on threads of this process, if that is still to do."""
+        return (
+            self.parts.fragments(on_threads) if isinstance(self.parts, CountedOnce) else self.parts
+        )
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of events is known."""
+        return not isinstance(self.parts, CountedOnce) or self.parts.found is not None
+
+    def count(self, each: Each = on_threads) -> int:
+        """Number of events; `each` does the jobs if they have to be counted first."""
+        if isinstance(self.parts, CountedOnce):
+            self.parts.fragments(each)
+        return self.n_events
+
     @cached_property
     def n_events(self) -> int:
         return sum(fragment.rows for fragment in self.fragments)
+
+    def select(self, condition: object) -> Dataset:
+        """The events for which a condition holds; nothing is read now.
+
+        How many they are is counted once, when it is first needed: the columns of the condition are
+        read then, and in every pass beside those of the model. What is counted is remembered by
+        this object and its copies.
+
+        Parameters
+        ----------
+        condition
+            A comparison of expressions of event columns, or several with ``&``, ``|``, ``~``:
+            ``ld.scalar("mass") < 1.2``. Parameters must be fixed.
+
+        Returns
+        -------
+        Dataset
+            Events are numbered anew; errors also name their row in the file.
+
+        Raises
+        ------
+        DataError
+            No condition, or one that reads a column that does not exist. While reading: an event
+            for which it is NaN whether the condition holds.
+        """
+        test = as_condition(condition)
+        self.require(test.columns, wanted_by=f"the selection {test.text}")
+        base, conditions = self.parts, (test,)
+        if isinstance(base, CountedOnce) and isinstance(base.uncounted, Selection):
+            # One after the other over the same rows: one pass counts them all.
+            conditions = (*base.uncounted.conditions, test)
+            base = base.uncounted.base
+        parts = CountedOnce(Selection(base, conditions))
+        return Dataset(self.schema, parts, f"{self.source} where {test.text}")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -94,14 +260,13 @@ class Dataset:
         schema = self.schema
         return digest(
             *("dataset", *schema.columns, "weight", schema.weight),
-            *(fragment.fingerprint for fragment in self.fragments),
+            *fingerprints_of(self.parts),
         )
 
     @property
     def files(self) -> tuple[str, ...]:
         """Absolute paths of the files that the events lie in, each once, in order."""
-        paths = (fragment.file for fragment in self.fragments)
-        return tuple(dict.fromkeys(path for path in paths if path is not None))
+        return files_of(self.parts)
 
     def require(self, columns: Iterable[str], *, wanted_by: str) -> None:
         """Check that all `columns` can be read.
@@ -210,7 +375,11 @@ class Dataset:
 
     def source_bytes_per_event(self, columns: Sequence[str]) -> int:
         """Bytes of one decoded event with these columns: float64 each, and the weight if any."""
-        return 8 * (len(columns) + self.schema.has_weight)
+        return 8 * (self.decoded_columns(columns) + self.schema.has_weight)
+
+    def decoded_columns(self, columns: Sequence[str]) -> int:
+        """How many columns are decoded to read these: a selection needs its own in addition."""
+        return max((len(decoded_columns(part, columns)) for part in self.fragments[:1]), default=0)
 
     @cached_property
     def _offsets(self) -> list[int]:
@@ -229,12 +398,12 @@ class Dataset:
         return event_label(fragment, index - fragment.offset)
 
     def __repr__(self) -> str:
-        n_columns, n_fragments = len(self.schema.columns), len(self.fragments)
-        return (
-            f"<Dataset of {_count(self.n_events, 'event')} from {self.source}: "
-            f"{_count(n_columns, 'column')} ({self.schema.describe()}), "
-            f"{_count(n_fragments, 'fragment')}>"
-        )
+        events, pieces = "not yet counted events", ""
+        if self.is_counted:
+            events = _count(self.n_events, "event")
+            pieces = f", {_count(len(self.fragments), 'fragment')}"
+        columns = f"{_count(len(self.schema.columns), 'column')} ({self.schema.describe()})"
+        return f"<Dataset of {events} from {self.source}: {columns}{pieces}>"
 
     def __dask_tokenize__(self) -> tuple[str, str]:
         return "laddu_dask.Dataset", self.fingerprint

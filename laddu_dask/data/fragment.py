@@ -7,10 +7,13 @@ A fragment is a description, not data: small, picklable, and read where it lands
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from laddu_dask.data.footer import FileStamp
 
 __all__ = ["Batch", "Floats", "Fragment"]
 
@@ -44,12 +47,12 @@ class Fragment(Protocol):
         Number of rows, known without reading any. Zero is legal.
     offset
         Index in the whole data set of the first row.
-    source_row
-        Row of the file (or of the arrays) that the first row is.
     label
         What a person calls this source: ``run2.parquet, row group 3`` or ``the arrays``.
     file
         Absolute path, or None if the rows do not come from a file.
+    stamp
+        The file with its state when it was opened, or None.
     fingerprint
         Identity of the content; equal fingerprints read equal rows.
     """
@@ -59,13 +62,20 @@ class Fragment(Protocol):
     @property
     def offset(self) -> int: ...
     @property
-    def source_row(self) -> int: ...
-    @property
     def label(self) -> str: ...
     @property
     def file(self) -> str | None: ...
     @property
+    def stamp(self) -> FileStamp | None: ...
+    @property
     def fingerprint(self) -> str: ...
+
+    def locate(self, row: int) -> int:
+        """Row of the file (or of the arrays, or of the piece) that the `row`-th row here is.
+
+        For error messages: a selection has to read its source to know.
+        """
+        ...
 
     def cut(self, start: int, stop: int) -> Fragment:
         """The rows [start, stop) of this fragment; DataError outside 0 <= start <= stop <= rows."""

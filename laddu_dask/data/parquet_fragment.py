@@ -67,10 +67,6 @@ class ParquetFragment:
     weight: str | None
 
     @property
-    def source_row(self) -> int:
-        return self.group_source_row + self.first
-
-    @property
     def label(self) -> str:
         return f"{self.stamp.name}, row group {self.row_group}"
 
@@ -85,6 +81,9 @@ class ParquetFragment:
             *("parquet", stamp.path, stamp.size, stamp.mtime_ns, self.row_group),
             *(self.first, self.rows, self.weight),
         )
+
+    def locate(self, row: int) -> int:
+        return self.group_source_row + self.first + row
 
     def cut(self, start: int, stop: int) -> ParquetFragment:
         start, stop = checked_cut(self, start, stop)
@@ -207,7 +206,7 @@ class ParquetFragment:
             file=self.stamp.path,
             column=column,
             event=self.offset + row,
-            row=self.source_row + row,
+            row=self.locate(row),
             value=value,
         )
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laddu_dask.data.checks import checked_cut, digest
 from laddu_dask.data.fragment import Batch, Floats, Fragment
+
+if TYPE_CHECKING:
+    from laddu_dask.data.footer import FileStamp
 
 __all__ = ["ASSIGNED_WEIGHT", "Reweighted"]
 
@@ -40,10 +44,6 @@ class Reweighted:
         return self.base.offset
 
     @property
-    def source_row(self) -> int:
-        return self.base.source_row
-
-    @property
     def label(self) -> str:
         return self.base.label
 
@@ -52,8 +52,15 @@ class Reweighted:
         return self.base.file
 
     @property
+    def stamp(self) -> FileStamp | None:
+        return self.base.stamp
+
+    @property
     def fingerprint(self) -> str:
         return digest("reweighted", self.base.fingerprint, np.ascontiguousarray(self.weights))
+
+    def locate(self, row: int) -> int:
+        return self.base.locate(row)
 
     def cut(self, start: int, stop: int) -> Reweighted:
         start, stop = checked_cut(self, start, stop)

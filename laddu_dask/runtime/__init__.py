@@ -5,9 +5,11 @@ from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.forms import ModelPass
 from laddu_dask.runtime.model import Model, evaluate_elements
 from laddu_dask.runtime.reduction import Pass, Reducer
+from laddu_dask.runtime.selection import EventCondition
 
 __all__ = [
     "AdaptiveReducer",
+    "EventCondition",
     "Execution",
     "Model",
     "ModelPass",
