@@ -21,6 +21,8 @@ __all__ = ["ARRAY_FRAGMENT_ROWS", "ArrayFragment", "array_fragments"]
 ARRAY_FRAGMENT_ROWS = 65536
 """Arrays are offered in fragments of at most this many rows, so that partitions can be cut."""
 
+_P4_SHAPE = "(n, 4), columns E, px, py, pz"
+
 
 @dataclass(frozen=True, eq=False)
 class ArrayFragment:
@@ -122,11 +124,9 @@ def array_fragments(
     columns: list[tuple[str, NDArray[Any]]] = []
     lengths: dict[str, int] = {}
     for name, given in (p4s or {}).items():
-        array = checked_numbers(
-            given, f"p4s[{name!r}]", name, shape="(n, 4), columns E, px, py, pz"
-        )
+        array = checked_numbers(given, f"p4s[{name!r}]", name, shape=_P4_SHAPE)
         if array.ndim != 2 or array.shape[1] != 4:
-            raise wrong_shape(f"p4s[{name!r}]", name, array, "(n, 4), columns E, px, py, pz")
+            raise wrong_shape(f"p4s[{name!r}]", name, array, _P4_SHAPE)
         columns.extend(zip(p4_columns(name), array.T, strict=True))
         lengths[f"p4s[{name!r}]"] = len(array)
     for name, given in (scalars or {}).items():

@@ -174,12 +174,13 @@ class BatchFragment:
 
 
 def piece_fragments(source: BatchSource, rows: Sequence[int]) -> tuple[BatchFragment, ...]:
-    """One fragment for each piece, of lengths `rows`."""
+    """One fragment for each piece that has rows; `rows` has their numbers."""
     fragments, offset = [], 0
     for piece, count in enumerate(rows):
-        fragments.append(
-            BatchFragment(source, source.schema.weight, piece, count, 0, count, offset)
-        )
+        if count:
+            fragments.append(
+                BatchFragment(source, source.schema.weight, piece, count, 0, count, offset)
+            )
         offset += count
     return tuple(fragments)
 

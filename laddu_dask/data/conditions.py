@@ -55,8 +55,10 @@ class Condition(Protocol):
     def fingerprint(self) -> str: ...
 
     def test(self, values: Floats) -> Verdict:
-        """Judge events; `values` has shape (n_columns, n). An event's verdict is its own: it
-        depends neither on the other events nor on the machine."""
+        """Judge events; `values` has shape (n_columns, n).
+
+        The verdict on an event depends neither on the other events nor on the machine.
+        """
         ...
 
 

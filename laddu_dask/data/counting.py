@@ -89,13 +89,11 @@ def fingerprints_of(parts: Sequence[Fragment] | CountedOnce) -> tuple[str, ...]:
     return tuple(fragment.fingerprint for fragment in parts)
 
 
-def on_threads(jobs: Sequence[Job]) -> list[int]:
-    """Count on the processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        processors = len(os.sched_getaffinity(0))
-    else:
-        processors = os.cpu_count() or 1
-    threads = min(processors, len(jobs))
+def on_threads(jobs: Sequence[Job], threads: int | None = None) -> list[int]:
+    """Count on threads of this process; None: as many as it may use processors."""
+    if threads is None and hasattr(os, "sched_getaffinity"):
+        threads = len(os.sched_getaffinity(0))
+    threads = min(threads or os.cpu_count() or 1, len(jobs))
     if threads <= 1:
         return [job() for job in jobs]
     with ThreadPoolExecutor(threads, "laddu-count") as pool:

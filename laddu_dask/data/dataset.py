@@ -126,8 +126,9 @@ class Dataset:
         weight
             Column of event weights; None gives every event the weight one.
         rows
-            Rows of each piece, or of the only one. None if they are not known: then every piece is
-            gone through once more to count them, when they are first needed.
+            Rows of each piece, or of the only one; a piece of none is never asked for. None if they
+            are not known: then every piece is gone through once more to count them, when they are
+            first needed.
         pieces
             Number of pieces, if `rows` does not tell. A piece is read from its beginning by whoever
             needs a part of it, so that many short pieces are better than a long one.
@@ -201,9 +202,8 @@ class Dataset:
     @property
     def fragments(self) -> tuple[Fragment, ...]:
         """The rows in order. Counts them, on threads of this process, if that is still to do."""
-        return (
-            self.parts.fragments(on_threads) if isinstance(self.parts, CountedOnce) else self.parts
-        )
+        parts = self.parts
+        return parts.fragments(on_threads) if isinstance(parts, CountedOnce) else parts
 
     @property
     def is_counted(self) -> bool:
@@ -246,13 +246,12 @@ class Dataset:
         """
         test = as_condition(condition)
         self.require(test.columns, wanted_by=f"the selection {test.text}")
-        base, conditions = self.parts, (test,)
-        if isinstance(base, CountedOnce) and isinstance(base.uncounted, Selection):
+        selection = Selection(self.parts, (test,))
+        if isinstance(self.parts, CountedOnce) and isinstance(self.parts.uncounted, Selection):
             # One after the other over the same rows: one pass counts them all.
-            conditions = (*base.uncounted.conditions, test)
-            base = base.uncounted.base
-        parts = CountedOnce(Selection(base, conditions))
-        return Dataset(self.schema, parts, f"{self.source} where {test.text}")
+            before = self.parts.uncounted
+            selection = Selection(before.base, (*before.conditions, test))
+        return Dataset(self.schema, CountedOnce(selection), f"{self.source} where {test.text}")
 
     @cached_property
     def fingerprint(self) -> str:

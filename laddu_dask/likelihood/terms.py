@@ -84,6 +84,10 @@ class UnbinnedTerm(ABC):
                 raise DataError(
                     str(error), **{**error.context, "term": self.name, "role": role}
                 ) from None
+        if self.accepted_mc.is_counted:
+            self._refuse_empty()
+
+    def _refuse_empty(self) -> None:
         if self.accepted_mc.n_events == 0:
             raise DataError(
                 f"term {self.name!r}: the accepted Monte Carlo sample has no events, so the "
@@ -110,6 +114,7 @@ class UnbinnedTerm(ABC):
 
     def check_integral(self, integral: float) -> None:
         """Refuse a normalisation integral that is not positive."""
+        self._refuse_empty()  # a selection whose events had not been counted before
         if not integral > 0 or math.isinf(integral):
             raise EvaluationError(
                 f"term {self.name!r}: the sum of weighted intensities over the accepted Monte "

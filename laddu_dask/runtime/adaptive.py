@@ -23,6 +23,7 @@ from laddu_dask.compiler.cost import LOAD
 from laddu_dask.errors import AssumptionError, LadduError, MemoryBudgetError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.memory import Decision, MemoryReport
+from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.first_events import first_events, with_facts
 from laddu_dask.runtime.forms import (
@@ -97,7 +98,11 @@ class AdaptiveReducer:
     # planning ------------------------------------------------------------------------------
 
     def plan(self) -> MemoryReport:
-        """Decisions in the order of the passes, made before any event is read."""
+        """Decisions in the order of the passes, made before any event is read.
+
+        Only events whose number is not known are read, to count them.
+        """
+        self._count()
         self._separate_what_fits()
         self._keep_what_fits()
         decisions = list(self.reducer.plan().decisions)
@@ -107,6 +112,9 @@ class AdaptiveReducer:
             if not form.per_event:
                 result.append(self._plan_statistics(index))
         return MemoryReport(result)
+
+    def _count(self) -> None:
+        count_events((item.dataset for item in self.passes), self.execution)
 
     def _separate_what_fits(self) -> None:
         """Leave an integral whole if a chunk of its many statistics exceeds the budget."""
@@ -419,6 +427,7 @@ class AdaptiveReducer:
         """Take the facts that they suggest into the assumptions, once."""
         if self._first_events is not None:
             return
+        self._count()
         self._first_events = [
             first_events(item.dataset, item.model.columns) for item in self.passes
         ]

@@ -13,6 +13,7 @@ from laddu_dask.compiler import CompiledModel
 from laddu_dask.data import DEFAULT_BATCH_ROWS, Dataset
 from laddu_dask.kernels import get_backend
 from laddu_dask.runtime.capacity import require_workers
+from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.partitions import Partition, partition_dataset
 from laddu_dask.runtime.preparation import Recipe, prepare_chunks
@@ -71,6 +72,7 @@ def evaluate_rows(
         Shape (points, rows, n_events), in the order of the events.
     """
     program = model.programs.gradient if gradient else model.programs.value
+    count_events([dataset], execution)
     result = np.empty((len(points), program.n_outputs, dataset.n_events))
     for block in blocks(model, dataset, points, execution, gradient=gradient):
         result[:, :, block.offset : block.offset + len(block.weights)] = block.rows
@@ -87,6 +89,7 @@ def blocks(
 ) -> Generator[Block, None, None]:
     """The same block by block, in order; nothing is kept. Arguments as for `evaluate_rows`."""
     dataset.require(model.programs.columns, wanted_by="the model")
+    count_events([dataset], execution)
     recipe = Recipe(
         "evaluation",
         model.programs,

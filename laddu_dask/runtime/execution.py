@@ -11,6 +11,7 @@ from laddu_dask.compiler import Autodiff, KernelOptions, Precision
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import MemoryPlan
 from laddu_dask.runtime.cluster_form import refuse_other_forms
+from laddu_dask.runtime.partitions import Partitioning
 
 BackendName = Literal["auto", "interpreter", "cpu", "gpu"]
 Normalization = Literal["auto", "general", "verify"]
@@ -66,6 +67,11 @@ class Execution:
     partitions
         Number of partitions of each data set; None chooses. Results do not depend on it. Fewer are
         made when there would be less than 1024 events, the unit of all sums, in each.
+    partitioning
+        ``"contiguous"``: nearly equal partitions, cut between row groups where one ends nearby;
+        ``"file_groups"``: whole files, one to a partition unless `partitions` asks for fewer, but
+        for the up to 512 events at an end that complete a unit of the neighbour's; ``"rows"``:
+        equal numbers of rows, wherever files and row groups end. Results do not depend on it.
     """
 
     backend: BackendName = "auto"
@@ -78,6 +84,7 @@ class Execution:
     memory: Any = None
     cluster: Any = field(default=None, compare=False)
     partitions: int | None = None
+    partitioning: Partitioning = "contiguous"
 
     def __post_init__(self) -> None:
         for option, words in (
@@ -86,6 +93,7 @@ class Execution:
             ("autodiff", Autodiff),
             ("normalization", Normalization),
             ("storage", Storage),
+            ("partitioning", Partitioning),
         ):
             value = getattr(self, option)
             if value not in get_args(words):

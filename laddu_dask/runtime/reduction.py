@@ -29,6 +29,7 @@ from laddu_dask.memory import (
     plan_datasets,
 )
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
+from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
 from laddu_dask.runtime.partitions import Partition, partition_dataset
@@ -123,6 +124,7 @@ class Reducer:
             The budget is too small for the smallest chunk, or for resident storage.
         """
         if self._plan is None:
+            count_events((item.dataset for item in self.passes), self.execution)
             decisions = self._decisions(PARTITIONS_PER_THREAD)
             if self.execution.storage == "fastest" and any(
                 decision.resident_events < decision.events for decision in decisions
@@ -138,6 +140,7 @@ class Reducer:
             partition_dataset(
                 item.dataset,
                 self._partition_count(item.dataset, capacity.total_threads, per_thread),
+                self.execution.partitioning,
             )
             for item in self.passes
         ]
@@ -158,7 +161,7 @@ class Reducer:
         programs = item.programs
         columns = BYTES[programs.precision] * programs.n_cached
         cached = columns + 8 * item.dataset.schema.has_weight
-        source = 8 * (len(programs.columns) + 1)
+        source = 8 * (item.dataset.decoded_columns(programs.columns) + 1)
         prepared = 8 * (programs.prepare.n_outputs + 1)
         if programs.precision != "f64":
             prepared += columns  # rounded ones beside those that they are made of
@@ -177,8 +180,8 @@ class Reducer:
             partitions=capacity.most_partitions(len(partitions)),
         )
 
-    def _partition_count(self, dataset: Dataset, threads: int, per_thread: int) -> int:
-        if self.execution.partitions is not None:
+    def _partition_count(self, dataset: Dataset, threads: int, per_thread: int) -> int | None:
+        if self.execution.partitions is not None or self.execution.partitioning == "file_groups":
             return self.execution.partitions
         alone = threads == 1 and per_thread == PARTITIONS_PER_THREAD
         most = 1 if alone else per_thread * threads

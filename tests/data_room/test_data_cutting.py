@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import laddu_dask as ld
 from laddu_dask.data import Batch, Dataset, Fragment, read_parquet
 from laddu_dask.errors import DataError
 
 N = 97
 COLUMNS = ("x", "y", "i")
+KINDS = [
+    *("arrays", "parquet", "reweighted", "batches", "counted batches", "ranges"),
+    *("selected", "selected, reweighted", "all selected"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +52,42 @@ def datasets(
     scalars = {name: table[name] for name in COLUMNS}
     arrays = Dataset.from_arrays(scalars=scalars, weights=table["weight"])
     files = read_parquet(folder)
+    made: dict[str, Any] = {"columns": COLUMNS, "weight": "weight", "identity": "table"}
+    # Of the rows of this one every third is a row of the table, the others do not pass.
+    sparse = {name: np.repeat(values, 3) for name, values in table.items() if name != "weight"}
+    sparse["keep"] = np.tile([0.5, 2.5, 1.5], N)
+    crowd = Dataset.from_arrays(scalars=sparse, weights=np.repeat(table["weight"], 3))
+    keep = ld.scalar("keep")
     return {
         "arrays": arrays,
         "parquet": files,
         "reweighted": read_parquet(folder, weight=None).with_weights(table["weight"]),
+        "batches": Dataset.from_batches(partial(some_batches, table), rows=[40, 0, 57], **made),
+        "counted batches": Dataset.from_batches(
+            partial(some_batches, table), rows=None, pieces=3, **made
+        ),
+        "ranges": Dataset.from_ranges(partial(some_rows, table), rows=N, **made),
+        "selected": crowd.select(keep > 1.0).select(keep < 2.0),
+        "selected, reweighted": crowd.select((keep > 1.0) & (keep < 2.0)).with_weights(
+            table["weight"]
+        ),
+        "all selected": files.select(ld.scalar("i") > -100.0),
     }
+
+
+def some_batches(
+    table: dict[str, NDArray[np.generic]], piece: int
+) -> Iterator[dict[str, NDArray[np.generic]]]:
+    """Two pieces with rows, in batches of seven, and an empty piece between them."""
+    start, stop = [(0, 40), (40, 40), (40, 97)][piece]
+    for first in range(start, stop, 7):
+        yield some_rows(table, first, min(first + 7, stop))
+
+
+def some_rows(
+    table: dict[str, NDArray[np.generic]], start: int, stop: int
+) -> dict[str, NDArray[np.generic]]:
+    return {name: values[start:stop] for name, values in table.items()}
 
 
 def joined(batches: Sequence[Batch]) -> bytes:
@@ -63,7 +101,7 @@ def expected(table: dict[str, NDArray[np.generic]]) -> bytes:
     return values.tobytes() + table["weight"].tobytes()
 
 
-@pytest.mark.parametrize("kind", ["arrays", "parquet", "reweighted"])
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(drawn=st.data())
 def test_any_cutting_and_batching_yields_the_same_rows(
@@ -100,7 +138,7 @@ def check_and_collect(piece: Fragment, batch_rows: int, batches: list[Batch]) ->
     assert rows == piece.rows
 
 
-@pytest.mark.parametrize("kind", ["arrays", "parquet", "reweighted"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("batch_rows", [1, 7, 25, 96, 97, 98, 2**62])
 def test_batches_of_a_data_set_ignore_its_fragments(
     kind: str,
@@ -123,7 +161,7 @@ def test_rechunking_example() -> None:
     assert [len(batch.weights) for batch in data.batches(["x"], 4)] == [4, 4, 2]
 
 
-@pytest.mark.parametrize("kind", ["arrays", "parquet", "reweighted"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_offsets_follow_the_cuts(kind: str, datasets: dict[str, Dataset]) -> None:
     """T-56: the global index of an event does not depend on how the rows are cut."""
     data = datasets[kind]
@@ -139,7 +177,7 @@ def test_offsets_follow_the_cuts(kind: str, datasets: dict[str, Dataset]) -> Non
     assert type(with_numpy_bounds.offset) is int
 
 
-@pytest.mark.parametrize("kind", ["arrays", "parquet", "reweighted"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_asking_for_a_column_twice_or_for_none(kind: str, datasets: dict[str, Dataset]) -> None:
     fragment = datasets[kind].fragments[0]
     (batch,) = fragment.read(["y", "x", "y"], 1000)
@@ -151,7 +189,7 @@ def test_asking_for_a_column_twice_or_for_none(kind: str, datasets: dict[str, Da
     assert plain.weights.tolist() == [1.0] * fragment.rows
 
 
-@pytest.mark.parametrize("kind", ["arrays", "parquet", "reweighted"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("start", "stop"), [(-1, 3), (0, 10**6), (5, 4), (10**6, 10**6)])
 def test_cuts_outside_are_refused(
     kind: str, start: int, stop: int, datasets: dict[str, Dataset]
@@ -161,7 +199,7 @@ def test_cuts_outside_are_refused(
         datasets[kind].fragments[0].cut(start, stop)
 
 
-@pytest.mark.parametrize("kind", ["arrays", "parquet", "reweighted"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_batches_hold_at_least_one_row(kind: str, datasets: dict[str, Dataset]) -> None:
     """DA-04: chunk size zero is an error."""
     with pytest.raises(DataError, match="at least one row"):
@@ -170,7 +208,7 @@ def test_batches_hold_at_least_one_row(kind: str, datasets: dict[str, Dataset]) 
         list(datasets[kind].batches(COLUMNS, -1))
 
 
-@pytest.mark.parametrize("kind", ["arrays", "parquet", "reweighted"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_fragment_names_a_column_it_lacks(kind: str, datasets: dict[str, Dataset]) -> None:
     with pytest.raises(DataError, match="column 'z'"):
         list(datasets[kind].fragments[0].read(["x", "z"], 10))

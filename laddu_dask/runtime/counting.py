@@ -1,0 +1,91 @@
+"""Counting the events of data sets whose number is not known, where they will be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from laddu_dask.data import Dataset
+from laddu_dask.data.counting import Job, on_threads
+from laddu_dask.errors import ExecutionError, LadduError
+from laddu_dask.runtime.capacity import require_workers
+from laddu_dask.runtime.execution import Execution
+
+#: Tasks per thread: enough to even out files of different size, and to see that work goes on.
+TASKS_PER_THREAD = 8
+#: Seconds without any finished task after which counting on a cluster fails.
+PATIENCE = 300.0
+
+
+def count_events(datasets: Iterable[Dataset], execution: Execution) -> None:
+    """Make sure that the number of events is known, on the cluster if there is one.
+
+    A data set that has been counted is left alone, so that each is read once for this in its life.
+
+    Raises
+    ------
+    DataError
+        A source cannot be read, or a condition is NaN.
+    ExecutionError
+        The cluster has no workers, or counts nothing for a long time.
+    """
+    left = {id(dataset): dataset for dataset in datasets if not dataset.is_counted}
+    if not left:
+        return
+    if execution.cluster is None:
+        for dataset in left.values():
+            dataset.count(partial(on_threads, threads=execution.local_threads))
+        return
+    from laddu_dask.runtime.cluster_link import connect  # without a cluster nobody pays for it
+
+    client, owned = connect(execution.cluster)
+    try:
+        for dataset in left.values():
+            dataset.count(partial(_on_workers, client))
+    finally:
+        if owned:
+            client.close()
+
+
+def _on_workers(client: Any, jobs: Sequence[Job]) -> list[int]:
+    """Count in Dask tasks, each of which does several jobs in a row."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    require_workers(workers)
+    most = TASKS_PER_THREAD * sum(worker["nthreads"] for worker in workers.values())
+    count = min(most, len(jobs))
+    groups = [
+        tuple(jobs[i * len(jobs) // count : (i + 1) * len(jobs) // count]) for i in range(count)
+    ]
+    futures = [client.submit(_count_all, group, pure=False) for group in groups]
+    try:
+        return [rows for future in futures for rows in _result(future, futures)]
+    finally:
+        client.cancel(futures)  # after an error the rest is not wanted
+
+
+def _count_all(jobs: Sequence[Job]) -> list[int]:
+    return [job() for job in jobs]
+
+
+def _result(future: Any, all_of_them: Sequence[Any]) -> list[int]:
+    """The result of a task; waits as long as any task gets done."""
+    while True:
+        done = sum(other.done() for other in all_of_them)
+        try:
+            found: list[int] = future.result(timeout=PATIENCE)
+            return found
+        except LadduError:
+            raise
+        except TimeoutError as error:
+            if done == sum(other.done() for other in all_of_them):
+                raise ExecutionError(
+                    f"no part of the events was counted for {PATIENCE:.0f} s; look at the "
+                    "workers' logs",
+                    option="cluster",
+                ) from error
+        except Exception as error:
+            raise ExecutionError(
+                f"counting events on the cluster failed with {type(error).__name__}: {error}",
+                option="cluster",
+            ) from error
