@@ -18,10 +18,11 @@ import os
 import tempfile
 import weakref
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +30,13 @@ import pyarrow as pa
 
 from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.kernels import column_layout
-from laddu_dask.kernels.backend import Rows
 from laddu_dask.runtime.preparation import Chunk
 
 Array = npt.NDArray[np.float64]
 #: Errors that say that there is no room on the disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: Chunks of so many bytes together are mapped at once, or a single one.
+_WINDOW_BYTES = 4 << 20
 #: What Arrow raises when a message is not what it was.
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)
 
@@ -63,6 +65,46 @@ class _State:
         return cls(found.st_size, found.st_mtime_ns)
 
 
+class _Stretch(NamedTuple):
+    """Where numbers lie in the file."""
+
+    start: int
+    length: int
+    kind: np.dtype[Any]
+
+
+class _Parts(NamedTuple):
+    """What is known of a chunk once its message has been read."""
+
+    first_event: int
+    events: int
+    shape: tuple[int, ...]
+    columns: _Stretch
+    weights: _Stretch
+
+
+class _Window(NamedTuple):
+    """A mapped piece of the file, and where it begins."""
+
+    pages: mmap.mmap
+    start: int
+
+    def numbers(self, where: _Stretch) -> npt.NDArray[Any]:
+        """The numbers there; nothing is copied."""
+        if not where.length:
+            return np.empty(0, where.kind)
+        return np.frombuffer(self.pages, where.kind, where.length, where.start - self.start)
+
+    def stretch(self, values: pa.Array) -> _Stretch:
+        """Where the values that were found in a message of this window lie."""
+        kind = np.dtype(values.type.to_pandas_dtype())
+        if not len(values):
+            return _Stretch(0, 0, kind)
+        begun = np.frombuffer(self.pages, np.uint8, 1).ctypes.data
+        start = values.buffers()[1].address - begun + values.offset * kind.itemsize
+        return _Stretch(self.start + start, len(values), kind)
+
+
 class SpillFile:
     """Chunks of prepared events on disk; see `write_chunks`.
 
@@ -75,7 +117,7 @@ class SpillFile:
         self._schema = schema
         self._places = tuple(places)
         self._state = _State.of(file)
-        self._checked = [False] * len(places)
+        self._parts: dict[int, _Parts] = {}
         weakref.finalize(self, file.close)
 
     def __len__(self) -> int:
@@ -103,44 +145,81 @@ class SpillFile:
         DamagedFileError
             The file was changed, cut, or does not have its checksum.
         """
-        for number in range(first, len(self._places)):
-            if _State.of(self._file) != self._state:  # reading behind its end would be fatal
-                raise DamagedFileError("the size or the time of the last change is another one")
-            if whole and number + 1 < len(self._places):
-                place = self._places[number + 1]
-                length = place.stop - place.start
-                os.posix_fadvise(self._file.fileno(), place.start, length, os.POSIX_FADV_WILLNEED)
-            yield self._chunk(number, whole=whole)
+        while first < len(self._places):
+            stop = self._window_end(first)
+            if whole and stop < len(self._places):
+                start, end = self._places[stop].start, self._places[self._window_end(stop) - 1].stop
+                os.posix_fadvise(self._file.fileno(), start, end - start, os.POSIX_FADV_WILLNEED)
+            window = None
+            for number in range(first, stop):
+                if _State.of(self._file) != self._state:  # reading behind its end would be fatal
+                    raise DamagedFileError("the size or the time of its last change is another one")
+                if window is None:
+                    window = self._map(first, stop, whole=whole)
+                yield self._chunk(number, window)
+            first = stop
 
-    def _chunk(self, number: int, *, whole: bool) -> Chunk:
-        place = self._places[number]
-        first = place.start - place.start % mmap.ALLOCATIONGRANULARITY
+    def _window_end(self, first: int) -> int:
+        """The chunks from `first` up to this one are mapped together."""
+        most = self._places[first].start + _WINDOW_BYTES
+        return max(bisect_right(self._places, most, key=lambda place: place.stop), first + 1)
+
+    def _map(self, first: int, stop: int, *, whole: bool) -> _Window:
+        start = self._places[first].start
+        start -= start % mmap.ALLOCATIONGRANULARITY
         populate = mmap.MAP_POPULATE if whole else 0
-        window = mmap.mmap(
+        pages = mmap.mmap(
             self._file.fileno(),
-            place.stop - first,
+            self._places[stop - 1].stop - start,
             flags=mmap.MAP_SHARED | populate,
             prot=mmap.PROT_READ,
-            offset=first,
+            offset=start,
         )
-        message = pa.py_buffer(window).slice(place.start - first)
+        return _Window(pages, start)
+
+    def _chunk(self, number: int, window: _Window) -> Chunk:
+        found = self._parts.get(number)
+        if found is None:
+            found = self._parts[number] = self._first_look(number, window)
+        columns, weights = window.numbers(found.columns), window.numbers(found.weights)
+        return Chunk(
+            found.first_event,
+            found.events,
+            columns.reshape(found.shape),
+            weights if len(weights) else 1.0,
+        )
+
+    def _first_look(self, number: int, window: _Window) -> _Parts:
+        """Read the message, check the numbers in it, and remember where they are.
+
+        Once: what goes wrong between memory and disk does so until then.
+        """
+        place = self._places[number]
+        message = pa.py_buffer(window.pages).slice(
+            place.start - window.start, place.stop - place.start
+        )
         try:
             record = pa.ipc.read_record_batch(message, self._schema)
             record.validate()
-            columns, weights = _flat(record, "columns"), _flat(record, "weights")
-            first_event, events, checksum = (
-                record.column(name)[0].as_py() for name in ("first_event", "events", "checksum")
+            columns, weights = (record.column(name).values for name in ("columns", "weights"))
+            first_event, events, checksum, shape = (
+                record.column(name)[0].as_py()
+                for name in ("first_event", "events", "checksum", "shape")
             )
-            shape = tuple(record.column("shape")[0].as_py())
-            rows: Rows = columns.reshape(shape)
+            found = _Parts(
+                first_event,
+                events,
+                tuple(shape),
+                window.stretch(columns),
+                window.stretch(weights),
+            )
+            own = window.numbers(found.columns).reshape(found.shape).reshape(-1)
+            right = checksum == _checksum(own, window.numbers(found.weights))
         except _UNREADABLE as error:
             raise DamagedFileError(f"chunk {number} cannot be read: {error}") from error
-        if not self._checked[number]:
-            # Once: what goes wrong between memory and disk does so until then.
-            if checksum != _checksum(columns, weights):
-                raise DamagedFileError(f"chunk {number} does not have its checksum")
-            self._checked[number] = True
-        return Chunk(first_event, events, rows, weights if len(weights) else 1.0)
+        if not right:
+            raise DamagedFileError(f"chunk {number} does not have its checksum")
+        return found
 
 
 def write_chunks(
@@ -238,11 +317,6 @@ def _record(chunk: Chunk, schema: pa.Schema, number: type, *, vectors: bool) -> 
 def _list(values: npt.NDArray[np.generic]) -> pa.LargeListArray:
     """A list array with one list, that does not copy the numbers."""
     return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), pa.array(values))
-
-
-def _flat(record: pa.RecordBatch, name: str) -> Array:
-    values: Array = record.column(name).values.to_numpy(zero_copy_only=True)
-    return values
 
 
 def _checksum(columns: npt.NDArray[np.generic], weights: Array) -> int:
