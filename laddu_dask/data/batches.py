@@ -16,7 +16,7 @@ from laddu_dask.data.checks import (
     digest,
     refuse_non_finite,
 )
-from laddu_dask.data.counting import Each
+from laddu_dask.data.counting import Each, Job
 from laddu_dask.data.fragment import Batch, Floats
 from laddu_dask.data.given import GivenBatch, is_batch, users_code
 from laddu_dask.data.repack import repack
@@ -213,5 +213,5 @@ class UncountedBatches:
         )
 
     def count(self, each: Each) -> tuple[BatchFragment, ...]:
-        jobs = [partial(self.source.count, piece) for piece in range(self.pieces)]
+        jobs = [Job(partial(self.source.count, piece)) for piece in range(self.pieces)]
         return piece_fragments(self.source, each(jobs))

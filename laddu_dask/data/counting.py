@@ -6,14 +6,35 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from laddu_dask.data.fragment import Fragment
 
+if TYPE_CHECKING:
+    from laddu_dask.data.footer import FileStamp
+
 __all__ = ["CountedOnce", "Each", "Job", "Uncounted", "files_of", "fingerprints_of", "on_threads"]
 
-Job: TypeAlias = Callable[[], int]
-"""Counts some rows; picklable."""
+
+@dataclass(frozen=True)
+class Job:
+    """Some rows to count; picklable.
+
+    Parameters
+    ----------
+    run
+        Counts them.
+    stamp
+        The file that they are read from, or None.
+    """
+
+    run: Callable[[], int]
+    stamp: FileStamp | None = None
+
+    def __call__(self) -> int:
+        return self.run()
+
 
 Each: TypeAlias = Callable[[Sequence[Job]], Sequence[int]]
 """Does all jobs and gives their numbers in order, or raises the error of the first that failed."""

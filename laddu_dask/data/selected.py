@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from laddu_dask.data.checks import checked_batch_rows, checked_cut, digest
 from laddu_dask.data.conditions import Condition
-from laddu_dask.data.counting import CountedOnce, Each, files_of, fingerprints_of
+from laddu_dask.data.counting import CountedOnce, Each, Job, files_of, fingerprints_of
 from laddu_dask.data.fragment import Batch, Floats, Fragment
 from laddu_dask.data.repack import repack
 from laddu_dask.data.reweighted import Reweighted
@@ -190,7 +190,7 @@ def selected_fragments(
     bases: Sequence[Fragment], conditions: tuple[Condition, ...], each: Each
 ) -> tuple[SelectedFragment, ...]:
     """What of some fragments passes, after counting it."""
-    counts = each([partial(_count, base, conditions) for base in bases])
+    counts = each([Job(partial(_count, base, conditions), base.stamp) for base in bases])
     fragments, offset = [], 0
     for base, rows in zip(bases, counts, strict=True):
         if rows:

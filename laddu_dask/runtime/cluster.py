@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -114,6 +114,8 @@ class ClusterSession:
     patience
         Seconds without any new partition after which preparing or evaluating fails. It must
         exceed the longest honest message of one worker.
+    readers
+        Partition -> the workers that can prepare it, for those that not every worker can.
 
     Raises
     ------
@@ -136,6 +138,7 @@ class ClusterSession:
         *,
         ask_after: float | None = None,
         patience: float = 300.0,
+        readers: Mapping[int, Collection[str]] | None = None,
     ) -> None:
         if partitions < 1:
             raise ExecutionError(
@@ -157,7 +160,7 @@ class ClusterSession:
         self.client, owned = connect(cluster)
         self._hints = Hints()
         self._route = Route(self.client, self.session)
-        self._prepared = PreparedPartitions(self.client, self.session, partitions)
+        self._prepared = PreparedPartitions(self.client, self.session, partitions, readers)
         self._resources = _Resources(self.client, owned, self.session, self._prepared, self._hints)
         self._finalizer = weakref.finalize(self, _Resources.abandon, self._resources)
         self._finalizer.atexit = False  # at exit there is time to do it properly: _close_all

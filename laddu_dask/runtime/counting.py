@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from laddu_dask.data import Dataset
@@ -11,6 +12,8 @@ from laddu_dask.data.counting import Job, on_threads
 from laddu_dask.errors import ExecutionError, LadduError
 from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.file_reach import ask_reach
+from laddu_dask.runtime.locality import Reach
 
 #: Tasks per thread: enough to even out files of different size, and to see that work goes on.
 TASKS_PER_THREAD = 8
@@ -52,16 +55,32 @@ def _on_workers(client: Any, jobs: Sequence[Job]) -> list[int]:
     """Count in Dask tasks, each of which does several jobs in a row."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     require_workers(workers)
+    reach = ask_reach(client, (job.stamp for job in jobs))
     most = TASKS_PER_THREAD * sum(worker["nthreads"] for worker in workers.values())
-    count = min(most, len(jobs))
-    groups = [
-        tuple(jobs[i * len(jobs) // count : (i + 1) * len(jobs) // count]) for i in range(count)
-    ]
-    futures = [client.submit(_count_all, group, pure=False) for group in groups]
+    futures = []
+    for group, readers in _groups(jobs, reach, most):
+        options = {} if readers is None else {"workers": [*readers]}
+        futures.append(client.submit(_count_all, group, pure=False, **options))
     try:
         return [rows for future in futures for rows in _result(future, futures)]
     finally:
         client.cancel(futures)  # after an error the rest is not wanted
+
+
+def _groups(
+    jobs: Sequence[Job], reach: Reach, most: int
+) -> Iterator[tuple[tuple[Job, ...], frozenset[str] | None]]:
+    """Jobs in a row that the same workers can do, in about `most` groups."""
+    size = -(-len(jobs) // most)
+
+    def readers(job: Job) -> frozenset[str] | None:
+        file = None if job.stamp is None else job.stamp.path
+        return reach.readers([file]) if file in reach.problems else None
+
+    for able, same in groupby(jobs, readers):
+        together = tuple(same)
+        for start in range(0, len(together), size):
+            yield together[start : start + size], able
 
 
 def _count_all(jobs: Sequence[Job]) -> list[int]:

@@ -35,14 +35,23 @@ class PreparedPartitions:
 
     Attributes
     ----------
+    readers
+        Partition -> the workers that can read its files, for partitions that not all can read.
     copies
         Partition -> futures of its copies, the normal one first.
     rebuilt
         Second copies asked for so far.
     """
 
-    def __init__(self, client: Client, session: str, count_: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        session: str,
+        count_: int,
+        readers: Mapping[int, Collection[str]] | None = None,
+    ) -> None:
         self.client = client
+        self.readers = readers or {}
         self.session = session
         self.copies: dict[int, list[Any]] = {partition: [] for partition in range(count_)}
         self.rebuilt = 0
@@ -53,6 +62,11 @@ class PreparedPartitions:
     def _submit(self, partition: int, **options: Any) -> Any:
         key = partition_key(self.session, partition, next(self._numbers[partition]))
         self._submitted_at[partition] = time.monotonic()
+        if readers := self.readers.get(partition):
+            # No wish any more: whoever else tried would fail.
+            wished = [worker for worker in options.get("workers", ()) if worker in readers]
+            anyone = options.get("allow_other_workers", False) or not wished
+            options = {"workers": [*readers] if anyone else wished}
         return self.client.submit(
             prepare_partition, self.session, partition, key=key, pure=False, **options
         )

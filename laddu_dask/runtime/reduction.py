@@ -233,9 +233,13 @@ class Reducer:
             room = LocalRoom(self._pool, LeasePool("disk", self.capacity().disk))
             return LocalSession(payload, self.execution.local_threads, room)
         from laddu_dask.runtime.cluster import ClusterSession
+        from laddu_dask.runtime.file_reach import within_reach
 
+        payload, readers = within_reach(self._client, payload)
         return RemoteSession(
-            ClusterSession(self._client, RemotePayload(payload), len(payload.tasks))
+            ClusterSession(
+                self._client, RemotePayload(payload), len(payload.tasks), readers=readers
+            )
         )
 
     def reduce(self, mode: Mode, frontiers: Sequence[Array]) -> list[Accumulator]:

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 import laddu_dask as ld
 from laddu_dask.data import Batch, Dataset, Fragment, read_parquet
+from laddu_dask.data.fetched import fetched
 from laddu_dask.errors import DataError
 
 N = 97
 COLUMNS = ("x", "y", "i")
 KINDS = [
     *("arrays", "parquet", "reweighted", "batches", "counted batches", "ranges"),
-    *("selected", "selected, reweighted", "all selected"),
+    *("selected", "selected, reweighted", "all selected", "fetched"),
 ]
 
 
@@ -72,6 +73,9 @@ def datasets(
             table["weight"]
         ),
         "all selected": files.select(ld.scalar("i") > -100.0),
+        "fetched": Dataset(
+            files.schema, tuple(fetched(part, COLUMNS) for part in files.fragments), "fetched"
+        ),
     }
 
 

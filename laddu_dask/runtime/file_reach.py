@@ -1,0 +1,122 @@
+"""Asking workers which files they can read, and bringing the rows that have to travel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from laddu_dask.data import Fragment
+from laddu_dask.data.fetched import FetchedFragment, fetched
+from laddu_dask.data.footer import FileStamp, check_unchanged
+from laddu_dask.errors import DataError, ExecutionError
+from laddu_dask.runtime.locality import Placement, Reach, place, wishes
+from laddu_dask.runtime.payload import ReductionPayload
+
+#: Seconds for the answer of a worker: thousands of files may lie on a slow file system. Whoever
+#: does not answer is not kept from reading, and will tell by an error if it cannot.
+ANSWER_SECONDS = 60.0
+#: Seconds for rows that travel to be read, after everything before them.
+FETCH_SECONDS = 300.0
+
+
+def problems_here(stamps: Sequence[FileStamp]) -> dict[str, str]:
+    """The files that this process cannot read as they were, and why."""
+    found = {}
+    for stamp in stamps:
+        try:
+            check_unchanged(stamp)
+        except DataError as error:
+            found[stamp.path] = str(error).partition(". ")[0].removeprefix(f"{stamp.path} ")
+    return found
+
+
+def ask_reach(client: Any, stamps: Iterable[FileStamp | None]) -> Reach:
+    """Ask every worker once about all files.
+
+    Raises
+    ------
+    DataError
+        A file that no worker can read.
+    """
+    asked = tuple(dict.fromkeys(stamp for stamp in stamps if stamp is not None))
+    if not asked:
+        return Reach(frozenset(), {})
+    answers = client.sync(_ask, client, asked)
+    problems: dict[str, dict[str, str]] = {}
+    for worker, answer in answers.items():
+        for file, problem in answer.items():
+            problems.setdefault(file, {})[worker] = problem
+    ordered = {stamp.path: problems[stamp.path] for stamp in asked if stamp.path in problems}
+    reach = Reach(frozenset(answers), ordered)
+    if answers:
+        reach.refuse_unreadable()
+    return reach
+
+
+async def _ask(client: Any, stamps: tuple[FileStamp, ...]) -> dict[str, dict[str, str]]:
+    workers = [*await asyncio.wait_for(client.ncores(), ANSWER_SECONDS)]
+
+    async def ask(worker: str) -> dict[str, str]:
+        question = client.run(problems_here, stamps, workers=[worker], on_error="return")
+        try:
+            answer = (await asyncio.wait_for(question, ANSWER_SECONDS))[worker]
+        except (OSError, KeyError):  # too late, or gone in this moment
+            return {}
+        return answer if isinstance(answer, dict) else {}
+
+    return dict(zip(workers, await asyncio.gather(*map(ask, workers)), strict=True))
+
+
+def within_reach(
+    client: Any, payload: ReductionPayload
+) -> tuple[ReductionPayload, dict[int, Collection[str]]]:
+    """The payload as this cluster can prepare it, and the workers for partitions that need some.
+
+    Raises
+    ------
+    DataError
+        A file that no worker can read, or a partition whose files no worker can read all of.
+    """
+    partitions = [task.partition for task in payload.tasks]
+    reach = ask_reach(client, (part.stamp for item in partitions for part in item.fragments))
+    placements = [place(partition, reach) for partition in partitions]
+    tasks = list(payload.tasks)
+    for number, (task, placement) in enumerate(zip(payload.tasks, placements, strict=True)):
+        if placement.travelling:
+            columns = payload.recipes[task.pass_index].programs.columns
+            parts = _brought(client, task.partition.fragments, placement, columns, reach)
+            tasks[number] = replace(task, partition=replace(task.partition, fragments=parts))
+    return replace(payload, tasks=tuple(tasks)), wishes(placements)
+
+
+def _brought(
+    client: Any,
+    fragments: tuple[Fragment, ...],
+    placement: Placement,
+    columns: Sequence[str],
+    reach: Reach,
+) -> tuple[Fragment, ...]:
+    futures = {
+        position: client.submit(
+            fetched,
+            fragments[position],
+            columns,
+            workers=[*reach.readers([fragments[position].file])],
+            pure=False,
+        )
+        for position in placement.travelling
+    }
+    parts = list(fragments)
+    for position, future in futures.items():
+        try:
+            found: FetchedFragment = future.result(timeout=FETCH_SECONDS)
+        except TimeoutError as error:
+            raise ExecutionError(
+                f"{fragments[position].rows} rows of {fragments[position].label} were not read "
+                f"for {FETCH_SECONDS:.0f} s on a worker that can; look at the workers' logs",
+                option="cluster",
+            ) from error
+        parts[position] = found
+    return tuple(parts)
