@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from laddu_dask.data.batches import BatchFragment, BatchSource
 from laddu_dask.data.checks import checked_batch_rows, checked_cut, digest
 from laddu_dask.data.conditions import Condition
 from laddu_dask.data.counting import CountedOnce, Each, Job, files_of, fingerprints_of
 from laddu_dask.data.fragment import Batch, Floats, Fragment
+from laddu_dask.data.ranges import RangeFragment, RangeSource
 from laddu_dask.data.repack import repack
 from laddu_dask.data.reweighted import Reweighted
 from laddu_dask.errors import DataError
@@ -21,7 +23,7 @@ from laddu_dask.errors import DataError
 if TYPE_CHECKING:
     from laddu_dask.data.footer import FileStamp
 
-__all__ = ["SELECTION_ROWS", "SelectedFragment", "Selection", "decoded_columns"]
+__all__ = ["SELECTION_ROWS", "SelectedFragment", "Selection", "decoded_columns", "function_of"]
 
 SELECTION_ROWS = 1 << 14
 """Rows that are judged at once when they are counted."""
@@ -227,6 +229,13 @@ class Selection:
         base = self.base
         bases = base.fragments(each) if isinstance(base, CountedOnce) else base
         return selected_fragments(bases, self.conditions, each)
+
+
+def function_of(fragment: Fragment) -> BatchSource | RangeSource | None:
+    """The function that the rows of a fragment come from in the end, if it is one."""
+    while isinstance(fragment, SelectedFragment | Reweighted):
+        fragment = fragment.base
+    return fragment.source if isinstance(fragment, BatchFragment | RangeFragment) else None
 
 
 def decoded_columns(fragment: Fragment, columns: Iterable[str]) -> tuple[str, ...]:

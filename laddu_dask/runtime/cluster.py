@@ -106,16 +106,14 @@ class ClusterSession:
         file, or a Dask cluster object. A client that is handed over stays open at the end.
     payload
         Picklable; prepares and evaluates partitions (see `SessionPayload`).
-    partitions
-        Their number; they are called 0, 1, ...
+    partitions, readers
+        Their number, called 0, 1, ...; and the workers that can prepare those that not all can.
     ask_after
         Seconds after which a worker that has not answered is no longer relied upon. None: three
         times the median of its last replies, at least 0.2 s, and 60 s for its first ones.
     patience
         Seconds without any new partition after which preparing or evaluating fails. It must
         exceed the longest honest message of one worker.
-    readers
-        Partition -> the workers that can prepare it, for those that not every worker can.
 
     Raises
     ------
@@ -152,10 +150,9 @@ class ClusterSession:
         self.session = uuid.uuid4().hex[:12]
         self.view = ClusterView()
         self.last: EvaluationSummary | None = None
-        self._epoch = 0
+        self._epoch = self._spreads_left = 0
         self._lock = threading.Lock()
         self._alive_at = self._tidied_at = time.monotonic()
-        self._spreads_left = 0
         self._alive_every = KEEP_ALIVE_SECONDS
         self.client, owned = connect(cluster)
         self._hints = Hints()

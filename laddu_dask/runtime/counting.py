@@ -9,7 +9,7 @@ from typing import Any
 
 from laddu_dask.data import Dataset
 from laddu_dask.data.counting import Job, on_threads
-from laddu_dask.errors import ExecutionError, LadduError
+from laddu_dask.errors import DataError, ExecutionError, LadduError
 from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.file_reach import ask_reach
@@ -60,7 +60,14 @@ def _on_workers(client: Any, jobs: Sequence[Job]) -> list[int]:
     futures = []
     for group, readers in _groups(jobs, reach, most):
         options = {} if readers is None else {"workers": [*readers]}
-        futures.append(client.submit(_count_all, group, pure=False, **options))
+        try:
+            futures.append(client.submit(_count_all, group, pure=False, **options))
+        except TypeError as error:
+            raise DataError(
+                "the description of the events cannot be sent to the workers "
+                f"({error.__cause__ or error}); a function that gives them must not hold open "
+                "files, locks or connections"
+            ) from error
     try:
         return [rows for future in futures for rows in _result(future, futures)]
     finally:

@@ -7,9 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from distributed.protocol.pickle import dumps
+
 from laddu_dask.data import Fragment
 from laddu_dask.data.fetched import FetchedFragment, fetched
 from laddu_dask.data.footer import FileStamp, check_unchanged
+from laddu_dask.data.selected import function_of
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.runtime.locality import Placement, Reach, place, wishes
 from laddu_dask.runtime.payload import ReductionPayload
@@ -77,9 +80,11 @@ def within_reach(
     Raises
     ------
     DataError
-        A file that no worker can read, or a partition whose files no worker can read all of.
+        A file that no worker can read, a partition whose files no worker can read all of, or a
+        function that gives events and cannot be sent.
     """
     partitions = [task.partition for task in payload.tasks]
+    _refuse_stuck_functions(part for item in partitions for part in item.fragments)
     reach = ask_reach(client, (part.stamp for item in partitions for part in item.fragments))
     placements = [place(partition, reach) for partition in partitions]
     tasks = list(payload.tasks)
@@ -89,6 +94,24 @@ def within_reach(
             parts = _brought(client, task.partition.fragments, placement, columns, reach)
             tasks[number] = replace(task, partition=replace(task.partition, fragments=parts))
     return replace(payload, tasks=tuple(tasks)), wishes(placements)
+
+
+def _refuse_stuck_functions(fragments: Iterable[Fragment]) -> None:
+    """DataError for a source whose function does not pickle, before Dask stumbles over it."""
+    seen: set[int] = set()
+    for fragment in fragments:
+        source = function_of(fragment)
+        if source is None or id(source) in seen:
+            continue
+        seen.add(id(source))
+        try:
+            dumps(source)
+        except Exception as error:
+            raise DataError(
+                f"the function that gives {source.name} cannot be sent to the workers "
+                f"({type(error).__name__}: {error}); let it open what it needs by itself, instead "
+                "of holding open files, locks or connections"
+            ) from error
 
 
 def _brought(

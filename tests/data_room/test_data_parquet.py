@@ -332,3 +332,26 @@ def test_unreadable_file(write: Write) -> None:
     with pytest.raises(DataError, match=r"a\.parquet cannot be found on the machine") as caught:
         data.column("x")
     assert caught.value.file == str(path)
+
+
+def test_opening_thousands_of_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each footer is read once, whatever is asked of the description; cuts travel in few bytes."""
+    opened: list[object] = []
+
+    class Counting(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
+        def __init__(self, source: object, **options: object) -> None:
+            opened.append(source)
+            super().__init__(source, **options)
+
+    rows = [5000, 1, 300]
+    for number, count in enumerate(rows):
+        table = pa.table({"x": np.arange(2.0 * count)})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
+    monkeypatch.setattr("laddu_dask.data.footer.pq.ParquetFile", Counting)
+    data = read_parquet(tmp_path)
+    assert len(data.fragments) == sum(rows)
+    assert data.n_events == 2 * sum(rows)
+    assert data.row_label(10_003) == "event 10003 (row 1 of 2.parquet, row group 0)"
+    assert data.fingerprint == pickle.loads(pickle.dumps(data)).fingerprint
+    assert len(pickle.dumps(data.fragments)) < 100 * len(data.fragments)
+    assert len(opened) == len(rows)

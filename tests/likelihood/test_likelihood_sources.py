@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
@@ -162,6 +163,26 @@ def test_counting_on_workers_fails_like_counting_here(client: Client) -> None:
     whole = ld.Model(ld.scalar("x"))
     with pytest.raises(ld.DataError, match="toys, piece 3: .*'x' missing; 'q' not declared"):
         whole.evaluate(data, execution=ld.Execution(cluster=client))
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("select", [False, True])
+def test_a_function_that_cannot_travel(client: Client, select: bool) -> None:
+    """A clear error instead of one about the insides of Dask."""
+    lock = threading.Lock()
+
+    def guarded(start: int, stop: int) -> dict[str, Any]:
+        with lock:
+            return {"x": np.arange(1.0 + start, 1.0 + stop)}
+
+    data = ld.Dataset.from_ranges(guarded, ["x"], rows=500, identity="lock", name="toys")
+    data = data.select(ld.scalar("x") > 3.0) if select else data
+    term = ld.NLL(ld.Model(ld.scalar("x")), data=data, accepted_mc=data)
+    with (
+        ld.Likelihood([term], ld.Execution(cluster=client)) as likelihood,
+        pytest.raises(ld.DataError, match=r"cannot be sent to the workers .*lock"),
+    ):
+        likelihood.value()
 
 
 def test_an_empty_selection_of_accepted_events() -> None:
