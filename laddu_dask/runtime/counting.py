@@ -12,7 +12,6 @@ from laddu_dask.data.counting import Job, on_threads
 from laddu_dask.errors import DataError, ExecutionError, LadduError
 from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.execution import Execution
-from laddu_dask.runtime.file_reach import ask_reach
 from laddu_dask.runtime.locality import Reach
 
 #: Tasks per thread: enough to even out files of different size, and to see that work goes on.
@@ -53,6 +52,8 @@ def count_events(datasets: Iterable[Dataset], execution: Execution) -> None:
 
 def _on_workers(client: Any, jobs: Sequence[Job]) -> list[int]:
     """Count in Dask tasks, each of which does several jobs in a row."""
+    from laddu_dask.runtime.file_reach import ask_reach
+
     workers = client.scheduler_info(n_workers=-1)["workers"]
     require_workers(workers)
     reach = ask_reach(client, (job.stamp for job in jobs))
