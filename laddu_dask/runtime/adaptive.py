@@ -174,7 +174,7 @@ class AdaptiveReducer:
         form, item = self._forms[index], self.passes[index]
         assert form.separable is not None
         once = [Pass(item.label, item.dataset, form.separable.statistics)]
-        return Reducer(once, replace(self.execution, storage="streaming"))
+        return Reducer(once, replace(self.execution, storage="streaming"), once=True)
 
     # sums ----------------------------------------------------------------------------------
 

@@ -86,11 +86,14 @@ class Reducer:
         The passes; their order is that of all results.
     execution
         Where and how.
+    once
+        Whether the events are reduced once: on a cluster nothing is set up to do it again.
     """
 
-    def __init__(self, passes: Sequence[Pass], execution: Execution) -> None:
+    def __init__(self, passes: Sequence[Pass], execution: Execution, *, once: bool = False) -> None:
         self.passes = tuple(passes)
         self.execution = execution
+        self.once = once
         self._session: Session | None = None
         self._client: Any = None
         self._owns_client = False
@@ -232,6 +235,12 @@ class Reducer:
             assert self._pool is not None
             room = LocalRoom(self._pool, LeasePool("disk", self.capacity().disk))
             return LocalSession(payload, self.execution.local_threads, room)
+        from laddu_dask.runtime import tasks
+
+        workers = len(self.capacity().threads)
+        if tasks.choose_route(once=self.once, workers=workers) == "tasks":
+            self._owner = [*range(len(payload.recipes))]  # a tree leaves one result of each pass
+            return tasks.TaskSession(self._client, payload, keep=not self.once)
         from laddu_dask.runtime.cluster import ClusterSession
         from laddu_dask.runtime.file_reach import within_reach
 

@@ -1,0 +1,217 @@
+"""Passes as ordinary Dask tasks: one per partition, and a tree that merges their sums.
+
+A session of prepared partitions (`laddu_dask.runtime.cluster`) answers in milliseconds, again and
+again; to open it takes longer than to read once. So what is read once and not kept is done by
+tasks, and so is everything where there are so many workers that the client would be busy with their
+answers: of a tree one result is left to fetch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Literal
+
+import dask
+import numpy as np
+import numpy.typing as npt
+from distributed import Client, get_worker
+
+from laddu_dask.errors import ExecutionError
+from laddu_dask.kernels import Accumulator
+from laddu_dask.memory import LeasePool
+from laddu_dask.memory.room import LocalRoom
+from laddu_dask.runtime.cluster_link import check_cluster
+from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload, Task
+from laddu_dask.runtime.preparation import Recipe
+from laddu_dask.runtime.tree import FAN_IN, Outcome, merged
+from laddu_dask.runtime.waiting import wait_for
+from laddu_dask.runtime.wire import RemotePayload
+from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
+from laddu_dask.runtime.worker_plugin import PartitionService, plugin_name, prepare_partition
+
+Array = npt.NDArray[np.float64]
+Route = Literal["direct", "tasks"]
+
+WIDE = 64
+"""Workers beyond which a tree of tasks does what direct messages do otherwise."""
+
+
+def choose_route(*, once: bool, workers: int) -> Route:
+    """How passes run on a cluster; the bits are the same.
+
+    Parameters
+    ----------
+    once
+        Whether the events are read once and not kept.
+    workers
+        Their number.
+    """
+    return "tasks" if once or workers > WIDE else "direct"
+
+
+class TaskSession:
+    """Passes on a cluster without a service of their own there.
+
+    Parameters
+    ----------
+    client
+        A connected client.
+    payload
+        What to prepare and evaluate.
+    keep
+        Whether prepared partitions stay on the workers, for evaluations to come.
+
+    Raises
+    ------
+    ExecutionError
+        Other versions of the software there.
+    """
+
+    def __init__(self, client: Client, payload: ReductionPayload, *, keep: bool) -> None:
+        self._client = client
+        self._payload = payload
+        self._name = f"pass{uuid.uuid4().hex[:12]}"
+        self._evaluations = 0
+        client.sync(check_cluster, client)
+        # Each recipe is sent once, and from worker to worker where tasks need it.
+        self._recipes = self._map("recipe", _itself, payload.recipes)
+        self._kept: list[Any] | None = None
+        if keep:
+            # Its service knows how much room there is on a worker.
+            client.register_plugin(PartitionService(self._name, RemotePayload(payload)))
+            numbers = range(len(payload.tasks))
+            self._kept = self._map("partition", _prepare_kept, [self._name] * len(numbers), numbers)
+
+    def evaluate(
+        self, mode: Mode, frontiers: Sequence[Array], effort: float = 1.0
+    ) -> list[list[Accumulator]]:
+        """Sums of each pass; tasks have no deadline of their own, so `effort` does not matter.
+
+        Raises
+        ------
+        LadduError
+            The error of the lowest partition that has one.
+        ExecutionError
+            The cluster was lost, or partitions are missing in the tree.
+        """
+        self._evaluations += 1
+        turn = str(self._evaluations)
+        orders = self._map(f"{turn}-order", _itself, [(mode, rows) for rows in frontiers])
+        owners = [task.pass_index for task in self._payload.tasks]
+        sums = self._map(
+            f"{turn}-sums",
+            _reduce if self._kept is None else _reduce_kept,
+            [self._recipes[index] for index in owners],
+            [orders[index] for index in owners],
+            range(len(owners)),
+            self._payload.tasks if self._kept is None else self._kept,
+        )
+        leaves: list[list[Any]] = [[] for _ in orders]
+        for index, leaf in zip(owners, sums, strict=True):
+            leaves[index].append(leaf)
+        everything = list(sums)
+        roots = [self._tree(f"{turn}-{k}", own, everything) for k, own in enumerate(leaves)]
+        try:
+            return [
+                self._checked(index, wait_for(self._client, root, everything, what=label))
+                for index, (root, label) in enumerate(
+                    zip(roots, (recipe.label for recipe in self._payload.recipes), strict=True)
+                )
+            ]
+        except BaseException:
+            # Nobody wants the rest any more.
+            with suppress(OSError, TimeoutError):
+                self._client.cancel(everything)
+            raise
+
+    def _tree(self, name: str, futures: Sequence[Any], everything: list[Any]) -> Any:
+        """A future of what several make together."""
+        level = 0
+        while len(futures) > 1:
+            level += 1
+            groups = [futures[i : i + FAN_IN] for i in range(0, len(futures), FAN_IN)]
+            futures = self._map(f"{name}-merged-{level}", merged, groups)
+            everything += futures
+        return futures[0]
+
+    def _checked(self, index: int, outcome: Outcome) -> list[Accumulator]:
+        error = outcome.error()
+        if error is not None:
+            raise error
+        expected = sum(task.pass_index == index for task in self._payload.tasks)
+        if outcome.partitions != expected:
+            raise ExecutionError(
+                f"{self._payload.recipes[index].label}: {outcome.partitions} of {expected} "
+                "partitions arrived at the root of the tree",
+                option="cluster",
+            )
+        return list(outcome.sums)
+
+    def worker_info(self) -> tuple[WorkerInfo, ...]:
+        """Address, threads, memory and kept partitions of every worker, measured now."""
+        held: Counter[str] = Counter()
+        if self._kept is not None:
+            for workers in self._client.who_has(self._kept).values():
+                held.update(workers)
+        answers = self._client.run(describe_worker, session=self._name)
+        return tuple(
+            replace(answers[address], partitions=held[address]) for address in sorted(answers)
+        )
+
+    def close(self) -> None:
+        """Let the cluster forget everything."""
+        for future in [*self._recipes, *(self._kept or ())]:
+            future.release()
+        if self._kept is not None and self._client.status == "running":
+            with suppress(OSError, TimeoutError):
+                self._client.unregister_worker_plugin(plugin_name(self._name))
+        self._recipes, self._kept = [], None
+
+    def _map(self, name: str, work: Any, *columns: Sequence[Any]) -> list[Any]:
+        """Futures of `work` for each row of arguments, of one message for all of them."""
+        keys = [f"laddu-{self._name}-{name}-{k}" for k in range(len(columns[0]))]
+        # Events that are arrays of this process have to travel, whatever Dask thinks of that.
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            return list(self._client.map(work, *columns, key=keys, pure=False))
+
+
+def _itself(what: Any) -> Any:
+    return what
+
+
+def _prepare_kept(session: str, number: int) -> Prepared | Outcome:
+    """A prepared partition, or why there is none."""
+    try:
+        prepared: Prepared = prepare_partition(session, number)
+        return prepared
+    except Exception as error:  # whatever it is, the root has to hear of it
+        return Outcome.of_error(number, error, get_worker().address)
+
+
+def _reduce_kept(
+    recipe: Recipe, order: tuple[Mode, Array], number: int, kept: Prepared | Outcome
+) -> Outcome:
+    """Sums of a prepared partition, or what went wrong."""
+    if isinstance(kept, Outcome):
+        return kept
+    mode, rows = order
+    only = replace(kept, pass_index=0)
+    try:
+        (sums,) = ReductionPayload((recipe,), ()).evaluate(mode, [rows], [only], map)
+    except Exception as error:  # likewise
+        return Outcome.of_error(number, error, get_worker().address)
+    return Outcome(1, tuple(sums))
+
+
+def _reduce(recipe: Recipe, order: tuple[Mode, Array], number: int, task: Task) -> Outcome:
+    """The same of a partition that is read now and not kept."""
+    payload = ReductionPayload((recipe,), (replace(task, pass_index=0, tiers=("streaming",)),))
+    try:
+        prepared = payload.prepare(0, LocalRoom(LeasePool("host", 0)))
+    except Exception as error:  # likewise
+        return Outcome.of_error(number, error, get_worker().address)
+    return _reduce_kept(recipe, order, number, prepared)
