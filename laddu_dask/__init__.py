@@ -78,7 +78,7 @@ from laddu_dask.physics import (
     spherical_harmonic,
     zlm,
 )
-from laddu_dask.runtime import Execution, Model, evaluate_elements
+from laddu_dask.runtime import Execution, Model, evaluate, evaluate_elements
 
 __version__ = version("laddu-dask")
 
@@ -122,6 +122,7 @@ __all__ = [
     "complex",
     "cparameter",
     "dot",
+    "evaluate",
     "evaluate_elements",
     "f_vector",
     "gottfried_jackson_angles",

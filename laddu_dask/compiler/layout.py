@@ -26,9 +26,11 @@ class ParameterLayout:
     specs: tuple[ParameterSpec, ...]
 
     @classmethod
-    def of(cls, root: Node) -> ParameterLayout:
-        """Layout of one graph. Parameters that cancel out keep their place."""
-        return cls.merge([node.data] for node in walk(root) if isinstance(node.data, ParameterSpec))
+    def of(cls, *roots: Node) -> ParameterLayout:
+        """Layout of one graph, or several. Parameters that cancel out keep their place."""
+        return cls.merge(
+            [node.data] for node in walk(*roots) if isinstance(node.data, ParameterSpec)
+        )
 
     @classmethod
     def merge(cls, groups: Iterable[Iterable[ParameterSpec]]) -> ParameterLayout:

@@ -24,12 +24,15 @@ def lower(root: Node) -> tuple[Graph, Elements]:
     return graph, values[id(root)]
 
 
-def lower_all(root: Node) -> tuple[Graph, dict[int, Elements]]:
-    """Lower a graph; returns the IR and the elements of every node, by identity of the node."""
+def lower_all(*roots: Node) -> tuple[Graph, dict[int, Elements]]:
+    """Lower a graph; returns the IR and the elements of every node, by identity of the node.
+
+    What several roots share is there once.
+    """
     g = Graph()
     values: dict[int, Elements] = {}
     conditions: dict[int, int] = {}
-    for node in walk(root):
+    for node in walk(*roots):
         if node.op in PREDICATES:
             conditions[id(node)] = _condition(g, node, values, conditions)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from laddu_dask.compiler.assumptions import Assumptions
 from laddu_dask.compiler.cost import LOAD, cost
 from laddu_dask.compiler.ir import Graph
 from laddu_dask.compiler.layout import ParameterLayout
-from laddu_dask.compiler.lower import lower
+from laddu_dask.compiler.lower import lower_all
 from laddu_dask.compiler.lowered import Lowered
 from laddu_dask.compiler.modes import Mode
 from laddu_dask.compiler.normal_form import NormalForm, as_written, require_scalar
@@ -82,10 +82,20 @@ def compile_model(
     return cheapest({"as written": form}, transform, layout, options)
 
 
-def compile_elements(expr: Expr, options: KernelOptions = DEFAULT) -> CompiledModel:
-    """Values of all elements of a vector or matrix, as written: two rows each, row-major."""
-    graph, elements = lower(expr.node)
-    return assemble_values(graph, elements, ParameterLayout.of(expr.node), options)
+def compile_elements(exprs: Sequence[Expr], options: KernelOptions = DEFAULT) -> CompiledModel:
+    """Values of all elements of several expressions, as written, in one program.
+
+    Two rows for each element, of a matrix row by row. What the expressions share is computed once.
+
+    Raises
+    ------
+    ParameterError
+        One parameter name with two definitions.
+    """
+    roots = [expr.node for expr in exprs]
+    graph, values = lower_all(*roots)
+    elements = [element for root in roots for element in values[id(root)]]
+    return assemble_values(graph, elements, ParameterLayout.of(*roots), options)
 
 
 def compile_form(

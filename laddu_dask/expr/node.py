@@ -131,10 +131,10 @@ def _data_bytes(data: Hashable) -> bytes:
     return repr(data).encode()
 
 
-def walk(root: Node) -> Iterator[Node]:
-    """Yield every node below `root` once, operands first, first operand first."""
+def walk(*roots: Node) -> Iterator[Node]:
+    """Yield every node below one of `roots` once, operands first, first operand first."""
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
     while stack:
         node, ready = stack.pop()
         if ready:

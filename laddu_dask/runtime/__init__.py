@@ -3,7 +3,8 @@
 from laddu_dask.runtime.adaptive import AdaptiveReducer
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.forms import ModelPass
-from laddu_dask.runtime.model import Model, evaluate_elements
+from laddu_dask.runtime.model import Model
+from laddu_dask.runtime.queries import evaluate, evaluate_elements
 from laddu_dask.runtime.reduction import Pass, Reducer
 from laddu_dask.runtime.selection import EventCondition
 
@@ -15,5 +16,6 @@ __all__ = [
     "ModelPass",
     "Pass",
     "Reducer",
+    "evaluate",
     "evaluate_elements",
 ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import CompiledModel
+from laddu_dask.compiler import CompiledModel, Program
 from laddu_dask.data import DEFAULT_BATCH_ROWS, Dataset
+from laddu_dask.errors import DataError
 from laddu_dask.kernels import get_backend
 from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.counting import count_events
@@ -43,15 +45,62 @@ class Block(NamedTuple):
     rows: Array
 
 
-def evaluate_rows(
+@dataclass(frozen=True)
+class Work:
+    """What is evaluated at every event; picklable.
+
+    Attributes
+    ----------
+    recipe
+        How events are prepared.
+    frontiers
+        Frontier values of each parameter point.
+    gradient
+        Whether adjoint rows follow the value rows.
+    """
+
+    recipe: Recipe
+    frontiers: tuple[Array, ...]
+    gradient: bool
+
+    @property
+    def program(self) -> Program:
+        """What runs over prepared events."""
+        programs = self.recipe.programs
+        return programs.gradient if self.gradient else programs.value
+
+    def blocks(self, partition: Partition) -> Iterator[Block]:
+        """Blocks outside, points inside: the events are prepared once for all points."""
+        program = self.program
+        kernel = get_backend(self.recipe.backend).compile(program, "map")
+        for chunk in prepare_chunks(self.recipe, partition):
+            rows = np.empty((len(self.frontiers), program.n_outputs, chunk.columns.shape[1]))
+            for frontier, out in zip(self.frontiers, rows, strict=True):
+                kernel.map(chunk.columns, frontier, out, weights=chunk.weights)
+            yield Block(
+                chunk.first_event,
+                np.broadcast_to(chunk.weights, rows.shape[-1:])[: chunk.events].copy(),
+                rows[:, :, : chunk.events],
+            )
+
+    def rows(self, partition: Partition) -> Array:
+        """Output rows of a whole partition, shape (points, rows, events)."""
+        result = np.empty((len(self.frontiers), self.program.n_outputs, partition.events))
+        for block in self.blocks(partition):
+            start = block.offset - partition.first_event
+            result[:, :, start : start + len(block.weights)] = block.rows
+        return result
+
+
+def plan_work(
     model: CompiledModel,
     dataset: Dataset,
     points: Sequence[Array],
     execution: Execution,
     *,
     gradient: bool,
-) -> Array:
-    """Output rows of the value or gradient program.
+) -> tuple[Work, tuple[Partition, ...]]:
+    """The work and the partitions that it is done on; nothing is read, or only to count events.
 
     Parameters
     ----------
@@ -65,6 +114,34 @@ def evaluate_rows(
         Where and how; the events are read once, in chunks.
     gradient
         Whether adjoint rows follow the value rows.
+
+    Raises
+    ------
+    DataError
+        A column is missing.
+    """
+    dataset.require(model.programs.columns, wanted_by="the model")
+    count_events([dataset], execution)
+    recipe = Recipe(
+        "evaluation",
+        model.programs,
+        execution.backend_name,
+        min(execution.chunk_events or DEFAULT_BATCH_ROWS, DEFAULT_BATCH_ROWS),
+    )
+    frontiers = tuple(model.invariants.frontier(parameters) for parameters in points)
+    count = execution.partitions or max(-(-dataset.n_events // DEFAULT_BATCH_ROWS), 1)
+    return Work(recipe, frontiers, gradient), partition_dataset(dataset, count)
+
+
+def evaluate_rows(
+    model: CompiledModel,
+    dataset: Dataset,
+    points: Sequence[Array],
+    execution: Execution,
+    *,
+    gradient: bool,
+) -> Array:
+    """Output rows of the value or gradient program; arguments as for `plan_work`.
 
     Returns
     -------
@@ -87,33 +164,45 @@ def blocks(
     *,
     gradient: bool,
 ) -> Generator[Block, None, None]:
-    """The same block by block, in order; nothing is kept. Arguments as for `evaluate_rows`."""
-    dataset.require(model.programs.columns, wanted_by="the model")
-    count_events([dataset], execution)
-    recipe = Recipe(
-        "evaluation",
-        model.programs,
-        execution.backend_name,
-        min(execution.chunk_events or DEFAULT_BATCH_ROWS, DEFAULT_BATCH_ROWS),
-    )
-    frontiers = [model.invariants.frontier(parameters) for parameters in points]
-    count = execution.partitions or max(-(-dataset.n_events // DEFAULT_BATCH_ROWS), 1)
-    partitions = partition_dataset(dataset, count)
+    """The same block by block, in order; nothing is kept.
+
+    Raises
+    ------
+    DataError
+        Of the first event that cannot be read; all blocks before it have come. Or the source has
+        other events than it promised.
+    """
+    work, partitions = plan_work(model, dataset, points, execution, gradient=gradient)
     if execution.cluster is None:
-        for partition in partitions:
-            yield from _blocks(recipe, partition, frontiers, gradient)
+        source = (block for partition in partitions for block in work.blocks(partition))
     else:
-        yield from _on_cluster(execution.cluster, recipe, partitions, frontiers, gradient)
+        source = _on_cluster(execution.cluster, work, partitions)
+    done = 0
+    try:
+        for block in source:
+            _check_next(block.offset, done)
+            done += len(block.weights)
+            yield block
+    finally:
+        source.close()
+    _check_next(dataset.n_events, done)
+
+
+def _check_next(offset: int, done: int) -> None:
+    if offset != done:
+        raise DataError(
+            f"{done} events were evaluated where event {offset} should be next; a block was lost "
+            "or came twice, or a file changed while it was in use",
+            event=done,
+        )
 
 
 def _on_cluster(
-    cluster: Any,
-    recipe: Recipe,
-    partitions: Sequence[Partition],
-    frontiers: Sequence[Array],
-    gradient: bool,
-) -> Iterator[Block]:
-    from laddu_dask.runtime.cluster_link import connect  # without a cluster nobody pays for it
+    cluster: Any, work: Work, partitions: Sequence[Partition]
+) -> Generator[Block, None, None]:
+    # Without a cluster nobody pays for these.
+    from laddu_dask.runtime.cluster_link import connect
+    from laddu_dask.runtime.waiting import wait_for
 
     client, owned = connect(cluster)
     waiting: deque[Any] = deque()
@@ -121,38 +210,30 @@ def _on_cluster(
         workers = client.scheduler_info(n_workers=-1)["workers"]
         require_workers(workers)
         ahead = AHEAD * sum(worker["nthreads"] for worker in workers.values())
+        # Sent once, and from worker to worker where tasks need it.
+        shared = client.submit(_itself, work, pure=False)
+
+        def first_in_line() -> list[Block]:
+            line = list(waiting)
+            found: list[Block] = wait_for(client, line[0], line, what="the evaluation of events")
+            waiting.popleft()
+            return found
+
         for partition in partitions:
             if len(waiting) == ahead:
-                yield from waiting.popleft().result()
-            waiting.append(
-                client.submit(_all_blocks, recipe, partition, frontiers, gradient, pure=False)
-            )
+                yield from first_in_line()
+            waiting.append(client.submit(_all_blocks, shared, partition, pure=False))
         while waiting:
-            yield from waiting.popleft().result()
+            yield from first_in_line()
     finally:
         client.cancel(list(waiting))  # the caller may have lost interest
         if owned:
             client.close()
 
 
-def _all_blocks(
-    recipe: Recipe, partition: Partition, frontiers: Sequence[Array], gradient: bool
-) -> list[Block]:
-    return list(_blocks(recipe, partition, frontiers, gradient))
+def _itself(work: Work) -> Work:
+    return work
 
 
-def _blocks(
-    recipe: Recipe, partition: Partition, frontiers: Sequence[Array], gradient: bool
-) -> Iterator[Block]:
-    """Blocks outside, points inside: the events are prepared once for all points."""
-    program = recipe.programs.gradient if gradient else recipe.programs.value
-    kernel = get_backend(recipe.backend).compile(program, "map")
-    for chunk in prepare_chunks(recipe, partition):
-        rows = np.empty((len(frontiers), program.n_outputs, chunk.columns.shape[1]))
-        for frontier, out in zip(frontiers, rows, strict=True):
-            kernel.map(chunk.columns, frontier, out, weights=chunk.weights)
-        yield Block(
-            chunk.first_event,
-            np.broadcast_to(chunk.weights, rows.shape[-1:])[: chunk.events].copy(),
-            rows[:, :, : chunk.events],
-        )
+def _all_blocks(work: Work, partition: Partition) -> list[Block]:
+    return list(work.blocks(partition))

@@ -11,6 +11,7 @@ from laddu_dask.compiler import (
     IntegralForm,
     event_cost,
 )
+from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.kernels.cpu import how_it_runs
 
 #: Lists are cut here.
@@ -100,3 +101,17 @@ def _listed(texts: Sequence[str]) -> Iterator[str]:
         yield f"    {text}"
     if len(texts) > _MOST_LINES:
         yield f"    and {len(texts) - _MOST_LINES} more"
+
+
+def source_lines(instructions: Sequence[Instruction], outputs: Sequence[int]) -> list[str]:
+    """A program as text, one operation per line; regions are indented."""
+    lines = []
+    for index, (op, args, payload) in enumerate(instructions):
+        operands = [f"v{arg}" for arg in args]
+        if isinstance(payload, Region):
+            inner = source_lines(payload.instructions, payload.outputs)
+            lines += [f"v{index} = {op}({', '.join(operands)}):", *(f"    {x}" for x in inner)]
+        else:
+            operands += [] if payload is None else [str(payload)]
+            lines.append(f"v{index} = {op}({', '.join(operands)})")
+    return [*lines, "return " + ", ".join(f"v{output}" for output in outputs)]

@@ -22,7 +22,6 @@ from laddu_dask.compiler import (
     Transform,
     columns_read,
     compile_candidates,
-    compile_elements,
     compile_form,
     compile_model,
     integrate,
@@ -31,20 +30,23 @@ from laddu_dask.compiler import (
     require_scalar,
 )
 from laddu_dask.compiler.cost import LOAD
-from laddu_dask.compiler.ir import Instruction, Region
 from laddu_dask.compiler.options import DEFAULT
 from laddu_dask.data import Dataset
-from laddu_dask.errors import DataError, EvaluationError, ExpressionError
+from laddu_dask.errors import DataError, ExpressionError
 from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
-from laddu_dask.runtime.eventwise import evaluate_rows
+from laddu_dask.runtime.eventwise import evaluate_rows, plan_work
 from laddu_dask.runtime.execution import Execution, execution_or_default
-from laddu_dask.runtime.explanation import explain_model
-from laddu_dask.runtime.visiting import Consume, Reduction, complex_rows, visit
+from laddu_dask.runtime.explanation import explain_model, source_lines
+from laddu_dask.runtime.values import (
+    Finish,
+    ValuesAndGradient,
+    ValuesOfPoint,
+    ValuesOfPoints,
+    real_parts,
+)
+from laddu_dask.runtime.visiting import Consume, Reduction, visit
 
 Parameters = Sequence[float] | npt.NDArray[np.float64] | Mapping[str, float] | None
-
-#: An imaginary part up to this share of the modulus is rounding, not physics.
-REAL_TOLERANCE: dict[Precision, float] = {"f64": 1e-12, "f32": 1e-5}
 
 
 class Model:
@@ -152,6 +154,7 @@ class Model:
         parameters: Parameters = None,
         execution: Execution | None = None,
         real: bool = False,
+        lazy: bool = False,
     ) -> Any:
         """Value at every event.
 
@@ -165,10 +168,14 @@ class Model:
             Where and how.
         real
             Return real numbers.
+        lazy
+            Return a Dask array with a chunk per partition, computed when and where somebody asks:
+            on threads of this process, or on a cluster, ``client.compute(values)``. Nothing is
+            read, and nothing is gathered that is not asked for.
 
         Returns
         -------
-        ndarray
+        ndarray or dask.array.Array
             complex128 (or float64), shape (n_events,); a single number without a data set.
 
         Raises
@@ -180,40 +187,43 @@ class Model:
         """
         vector = self.layout.vector(parameters)
         execution = execution_or_default(execution)
-        if dataset is None:
+        if dataset is None and not lazy:
             value, _ = self._without_events(vector, execution.precision)
             values = np.array([value])
-        else:
-            model = self._values(execution)
-            (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=False)
-            values = complex_rows(rows[0], rows[1])
-        result = _as_real(values, execution.precision) if real else values
-        return result if dataset is not None else result[0]
+            return (real_parts(values, execution.precision) if real else values)[0]
+        finish = ValuesOfPoint(real, execution.precision)
+        (found,) = self._at_events(
+            dataset, [vector], execution, finish, [((), ())], real=real, lazy=lazy
+        )
+        return found
 
     def value_and_gradient(
         self,
         dataset: Dataset | None = None,
         parameters: Parameters = None,
         execution: Execution | None = None,
-    ) -> tuple[Any, npt.NDArray[np.complex128]]:
+        lazy: bool = False,
+    ) -> tuple[Any, Any]:
         """Value and derivative with respect to each free parameter at every event.
 
         Returns
         -------
         values, gradient
             complex128, shapes (n_events,) and (n_events, n_parameters); without a data set a
-            number and shape (n_parameters,).
+            number and shape (n_parameters,). Dask arrays with `lazy`, see `evaluate`; both come of
+            one pass when they are computed together: ``dask.compute(values, gradient)``.
         """
         vector = self.layout.vector(parameters)
         execution = execution_or_default(execution)
-        if dataset is None:
+        if dataset is None and not lazy:
             return self._without_events(vector, execution.precision)
         model = self.compiled("complex", execution.kernel_options)
-        (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=True)
-        n = model.invariants.n_adjoints
-        adjoints = complex_rows(rows[2 : 2 + n], rows[2 + n : 2 + 2 * n])
-        gradient = _chain(adjoints, model.invariants.jacobian(vector))
-        return complex_rows(rows[0], rows[1]), gradient
+        finish = ValuesAndGradient(model.invariants.jacobian(vector))
+        shapes = [((), ()), ((), (len(vector),))]
+        values, gradient = self._at_events(
+            dataset, [vector], execution, finish, shapes, gradient=True, lazy=lazy
+        )
+        return values, gradient
 
     def evaluate_many(
         self,
@@ -221,14 +231,15 @@ class Model:
         points: Iterable[Parameters],
         execution: Execution | None = None,
         real: bool = False,
+        lazy: bool = False,
     ) -> Any:
         """Value at every event for several parameter points; the events are read once.
 
         Returns
         -------
-        ndarray
+        ndarray or dask.array.Array
             complex128 (or float64), shape (points, n_events); each row has the bits that `evaluate`
-            gives.
+            gives. A Dask array with `lazy`, chunked along the events.
 
         Raises
         ------
@@ -237,12 +248,45 @@ class Model:
         """
         vectors = [self.layout.vector(point) for point in points]
         execution = execution_or_default(execution)
-        rows = evaluate_rows(self._values(execution), dataset, vectors, execution, gradient=False)
-        values = complex_rows(rows[:, 0], rows[:, 1])
-        if not real:
-            return values
-        each = [_as_real(row, execution.precision) for row in values]
-        return np.array(each).reshape(values.shape)
+        finish = ValuesOfPoints(real, execution.precision)
+        (found,) = self._at_events(
+            dataset, vectors, execution, finish, [((len(vectors),), ())], real=real, lazy=lazy
+        )
+        return found
+
+    def _at_events(
+        self,
+        dataset: Dataset | None,
+        vectors: Sequence[npt.NDArray[np.float64]],
+        execution: Execution,
+        finish: Finish,
+        shapes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+        *,
+        lazy: bool,
+        real: bool = False,
+        gradient: bool = False,
+    ) -> tuple[Any, ...]:
+        """What is made of the rows of all events: now, or by tasks that are only described.
+
+        `shapes` are those before and behind the axis of events.
+        """
+        if dataset is None:
+            raise DataError("lazy=True is about the events of a data set; pass one")
+        model = (
+            self.compiled("complex", execution.kernel_options)
+            if gradient
+            else self._values(execution)
+        )
+        if not lazy:
+            rows = evaluate_rows(model, dataset, vectors, execution, gradient=gradient)
+            return finish(rows, 0)
+        from laddu_dask.runtime.lazy import Output, lazy_arrays  # dask.array takes its time
+
+        work, partitions = plan_work(model, dataset, vectors, execution, gradient=gradient)
+        outputs = [
+            Output(before, after, np.float64 if real else np.complex128) for before, after in shapes
+        ]
+        return lazy_arrays(work, dataset, partitions, finish, outputs)
 
     def visit(
         self,
@@ -329,94 +373,7 @@ class Model:
                 operation="kernel_source",
             )
         program = self.grouped(transform, Assumptions()).programs.gradient
-        return "\n".join(_source(program.instructions, program.outputs))
+        return "\n".join(source_lines(program.instructions, program.outputs))
 
     def __repr__(self) -> str:
         return f"<Model {self.expr!r} with {len(self.parameter_names)} free parameters>"
-
-
-def _source(instructions: Sequence[Instruction], outputs: Sequence[int]) -> list[str]:
-    lines = []
-    for index, (op, args, payload) in enumerate(instructions):
-        operands = [f"v{arg}" for arg in args]
-        if isinstance(payload, Region):
-            inner = _source(payload.instructions, payload.outputs)
-            lines += [f"v{index} = {op}({', '.join(operands)}):", *(f"    {x}" for x in inner)]
-        else:
-            operands += [] if payload is None else [str(payload)]
-            lines.append(f"v{index} = {op}({', '.join(operands)})")
-    return [*lines, "return " + ", ".join(f"v{output}" for output in outputs)]
-
-
-def evaluate_elements(
-    expr: Expr,
-    dataset: Dataset,
-    parameters: Parameters = None,
-    execution: Execution | None = None,
-) -> npt.NDArray[np.complex128]:
-    """Values of all elements of a vector or matrix at every event, in one pass.
-
-    What the elements share is computed once: ``ld.vector([a, b, c])`` is the way to evaluate
-    several quantities together.
-
-    Parameters
-    ----------
-    expr
-        A vector or matrix; a scalar counts as one element.
-    dataset
-        The events.
-    parameters
-        Vector in the order of first appearance, or a mapping; start values otherwise.
-    execution
-        Where and how.
-
-    Returns
-    -------
-    ndarray
-        complex128, shape (elements, n_events), a matrix in row-major order.
-
-    Raises
-    ------
-    DataError
-        A column is missing.
-    ParameterError
-        Unknown name or wrong length.
-    """
-    execution = execution_or_default(execution)
-    model = compile_elements(as_expr(expr), execution.kernel_options)
-    vector = model.layout.vector(parameters)
-    (rows,) = evaluate_rows(model, dataset, [vector], execution, gradient=False)
-    return complex_rows(rows[0::2], rows[1::2])
-
-
-def _chain(
-    adjoints: npt.NDArray[np.complex128], jacobian: npt.NDArray[np.float64]
-) -> npt.NDArray[np.complex128]:
-    """Adjoints (n_adjoints, events) times Jacobian, shape (events, n_parameters).
-
-    Summed in the order of the frontier, so that an event's gradient does not depend on the others.
-    An adjoint of zero says that the event did not take a branch, whose slope may be infinite.
-    """
-    parts = []
-    with np.errstate(all="ignore"):
-        for part in (adjoints.real, adjoints.imag):  # a complex product would make inf + NaN i
-            total = np.zeros((adjoints.shape[1], jacobian.shape[1]))
-            for adjoint, slopes in zip(part, jacobian, strict=True):
-                taken = (adjoint != 0)[:, np.newaxis]
-                product = np.zeros_like(total)
-                total += np.multiply(adjoint[:, np.newaxis], slopes, out=product, where=taken)
-            parts.append(total)
-    return complex_rows(parts[0], parts[1])
-
-
-def _as_real(values: npt.NDArray[np.complex128], precision: Precision) -> npt.NDArray[np.float64]:
-    large = np.abs(values.imag) > REAL_TOLERANCE[precision] * np.abs(values)
-    if large.any():
-        event = int(np.argmax(large))
-        raise EvaluationError(
-            f"real=True, but the value {values[event]} of event {event} is complex; take .real() "
-            "or .norm_sqr() in the expression",
-            event=event,
-            value=complex(values[event]),
-        )
-    return values.real.copy()

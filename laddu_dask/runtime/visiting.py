@@ -15,9 +15,9 @@ from laddu_dask.errors import EvaluationError, LadduError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.runtime.eventwise import Block, blocks
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.values import Values, complex_rows
 
 Array = npt.NDArray[np.float64]
-Values = npt.NDArray[np.complex128]
 #: Receives the index of the first event of a block, the number of the point, and its values.
 Consume = Callable[[int, int, Values], object]
 #: What is summed of the real part v and the weight w. ``linear``: w v. ``positive``: w v, where
@@ -71,10 +71,3 @@ def _add(total: Accumulator, values: Array, block: Block, reduction: Reduction, 
     total.add_rows(rows[np.newaxis], block.offset)
     if total.first_bad is not None:
         raise LadduError(f"{name}: the weight of event {total.first_bad} is too large to be summed")
-
-
-def complex_rows(re: Array, im: Array) -> Values:
-    """Complex numbers of their parts."""
-    values = np.empty(re.shape, dtype=np.complex128)
-    values.real, values.imag = re, im  # re + 1j*im would turn an infinite part into NaN
-    return values

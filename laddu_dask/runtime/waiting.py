@@ -51,7 +51,9 @@ def wait_for(
     while True:
         try:
             return wanted.result(timeout=_POLL_SECONDS)
-        except TimeoutError:
+        except TimeoutError as error:
+            if wanted.status == "error":  # the task's own
+                raise _failed(what, error) from error
             now = time.monotonic()
             done = sum(future.status != "pending" for future in others)
             if done != finished:
@@ -77,10 +79,13 @@ def wait_for(
                 option="cluster",
             ) from error
         except Exception as error:
-            raise ExecutionError(
-                f"{what} failed on a worker with {type(error).__name__}: {error}",
-                option="cluster",
-            ) from error
+            raise _failed(what, error) from error
+
+
+def _failed(what: str, error: Exception) -> ExecutionError:
+    return ExecutionError(
+        f"{what} failed on a worker with {type(error).__name__}: {error}", option="cluster"
+    )
 
 
 def _gone(client: Client, what: str) -> ExecutionError:
