@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from laddu_dask.compiler import Precision
-from laddu_dask.compiler.diagnose import evaluate_event
 from laddu_dask.errors import DataError, EvaluationError
-from laddu_dask.expr.node import walk
 from laddu_dask.kernels import Accumulator
 from laddu_dask.likelihood.terms import UnbinnedTerm
 from laddu_dask.runtime import ModelPass
+from laddu_dask.runtime.one_event import OneEvent, listed
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,10 @@ class BadEvent:
         precision: Precision,
     ) -> BadEvent:
         """Read the event and evaluate the model on it."""
-        node = term.model.expr.node
-        columns = _event_columns(term, role, event)
-        # Columns on which no result depends were not read and need not exist; any number will do.
-        unread = {str(leaf.data): 0.0 for leaf in walk(node) if leaf.op == "column"}
-        value, culprit = evaluate_event(node, unread | columns, parameters)
+        dataset = term.data if role == "data" else term.accepted_mc
+        model = term.model
+        found = OneEvent.of(model.expr.node, model.columns, dataset, event, parameters)
+        value, culprit, columns = found.value, found.culprit, found.columns
         return cls(term, role, event, value, culprit, columns, parameters, precision)
 
     @property
@@ -83,32 +81,16 @@ class BadEvent:
         else:
             problem = f"{what}, but a derivative of it, or its product with the weight, overflows"
         dataset = self.term.data if self.role == "data" else self.term.accepted_mc
-        point = _listed(self.parameters) or "no parameters"
+        point = listed(self.parameters) or "no parameters"
         return EvaluationError(
             f"term {self.term.name!r}, {self.role}, {dataset.row_label(self.event)}: {problem} "
-            f"(at {point}; event: {_listed(self.columns)})",
+            f"(at {point}; event: {listed(self.columns)})",
             term=self.term.name,
             role=self.role,
             event=self.event,
             value=self.value.real,
             expression=self.culprit,
         )
-
-
-def _event_columns(term: UnbinnedTerm, role: str, event: int) -> dict[str, float]:
-    """The numbers of one event that the model reads."""
-    dataset = term.data if role == "data" else term.accepted_mc
-    names = term.model.columns
-    for fragment in dataset.fragments:
-        row = event - fragment.offset
-        if 0 <= row < fragment.rows:
-            (batch,) = fragment.cut(row, row + 1).read(names, 1)
-            return dict(zip(names, batch.values[:, 0].tolist(), strict=True))
-    raise DataError(f"term {term.name!r}, {role}: there is no event {event}")
-
-
-def _listed(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} = {value!r}" for name, value in values.items())
 
 
 def check_weights(item: ModelPass, sums: Accumulator) -> None:

@@ -58,11 +58,16 @@ class AdaptiveReducer:
         The passes; their order is that of all results.
     execution
         Where and how.
+    once
+        Whether the events are reduced once; see `laddu_dask.runtime.reduction.Reducer`.
     """
 
-    def __init__(self, passes: Sequence[ModelPass], execution: Execution) -> None:
+    def __init__(
+        self, passes: Sequence[ModelPass], execution: Execution, *, once: bool = False
+    ) -> None:
         self.passes = tuple(passes)
         self.execution = execution
+        self._once_only = once
         self._assumptions = [Assumptions() for _ in self.passes]
         self._integrals: list[IntegratedSum | None] = [None for _ in self.passes]
         self._integrated = False
@@ -93,7 +98,7 @@ class AdaptiveReducer:
         for index, model in self._running:
             item = self.passes[index]
             passes.append(Pass(item.label, item.dataset, model.programs))
-        return Reducer(passes, self.execution)
+        return Reducer(passes, self.execution, once=self._once_only)
 
     # planning ------------------------------------------------------------------------------
 
@@ -382,7 +387,8 @@ class AdaptiveReducer:
                 Pass(item.label, item.dataset, model.programs)
                 for item, model in zip(self.passes, models, strict=True)
             ]
-            self._written = models, Reducer(passes, replace(self.execution, storage="streaming"))
+            streamed = replace(self.execution, storage="streaming")
+            self._written = models, Reducer(passes, streamed, once=self._once_only)
         return self._written
 
     def _integrate(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from laddu_dask.expr import Expr, ParameterSpec, as_expr, project
 from laddu_dask.runtime.eventwise import evaluate_rows, plan_work
 from laddu_dask.runtime.execution import Execution, execution_or_default
 from laddu_dask.runtime.explanation import explain_model, source_lines
+from laddu_dask.runtime.forms import PassSum
 from laddu_dask.runtime.values import (
     Finish,
     ValuesAndGradient,
@@ -45,6 +46,7 @@ from laddu_dask.runtime.values import (
     real_parts,
 )
 from laddu_dask.runtime.visiting import Consume, Reduction, visit
+from laddu_dask.runtime.weighted_sums import ReductionEvaluation, weighted_sums
 
 Parameters = Sequence[float] | npt.NDArray[np.float64] | Mapping[str, float] | None
 
@@ -287,6 +289,91 @@ class Model:
             Output(before, after, np.float64 if real else np.complex128) for before, after in shapes
         ]
         return lazy_arrays(work, dataset, partitions, finish, outputs)
+
+    def reduce(
+        self,
+        dataset: Dataset,
+        parameters: Parameters = None,
+        execution: Execution | None = None,
+        reduction: Reduction = "linear",
+    ) -> float:
+        """Weighted sum over all events; they are read once, where they lie, and not kept.
+
+        Parameters
+        ----------
+        dataset
+            The events.
+        parameters
+            Vector in the order of `parameter_names`, or a mapping; start values otherwise.
+        execution
+            Where and how. On a cluster the sums of the partitions are merged by a tree of tasks.
+            The sum is never separated from the events: `normalization` and `storage` do not matter.
+        reduction
+            As in `visit`, of the real part: ``"positive"`` reads the events twice.
+
+        Returns
+        -------
+        float
+            The exact sum of the sums of tiles, rounded once: the same bits however events are cut.
+
+        Raises
+        ------
+        EvaluationError
+            A value that cannot be summed, also one of weight zero; names the first such event.
+        DataError
+            A column is missing, or events are.
+        """
+        return self.reduce_many(dataset, [parameters], execution, reduction).item(0)
+
+    def reduce_with_gradient(
+        self,
+        dataset: Dataset,
+        parameters: Parameters = None,
+        execution: Execution | None = None,
+        reduction: Reduction = "linear",
+    ) -> ReductionEvaluation:
+        """The same with the derivative by each free parameter, shape (n_parameters,)."""
+        (total,) = self._sums(dataset, [parameters], execution, reduction, "gradient")
+        assert total.gradient is not None
+        return ReductionEvaluation(total.value, total.gradient)
+
+    def reduce_many(
+        self,
+        dataset: Dataset,
+        points: Iterable[Parameters],
+        execution: Execution | None = None,
+        reduction: Reduction = "linear",
+    ) -> npt.NDArray[np.float64]:
+        """`reduce` at several parameter points in one pass, shape (points,), with the same bits."""
+        sums = self._sums(dataset, points, execution, reduction, "value")
+        return np.array([total.value for total in sums], dtype=np.float64)
+
+    def reduce_many_with_gradient(
+        self,
+        dataset: Dataset,
+        points: Iterable[Parameters],
+        execution: Execution | None = None,
+        reduction: Reduction = "linear",
+    ) -> ReductionEvaluation:
+        """The same with derivatives, shapes (points,) and (points, n_parameters)."""
+        sums = self._sums(dataset, points, execution, reduction, "gradient")
+        gradients = np.array([total.gradient for total in sums], dtype=np.float64)
+        return ReductionEvaluation(
+            np.array([total.value for total in sums], dtype=np.float64),
+            gradients.reshape(len(sums), len(self.parameter_names)),
+        )
+
+    def _sums(
+        self,
+        dataset: Dataset,
+        points: Iterable[Parameters],
+        execution: Execution | None,
+        reduction: Reduction,
+        mode: Literal["value", "gradient"],
+    ) -> list[PassSum]:
+        vectors = [self.layout.vector(point) for point in points]
+        execution = execution_or_default(execution)
+        return weighted_sums(self, dataset, vectors, execution, reduction, mode)
 
     def visit(
         self,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import CompiledModel
 from laddu_dask.data import Dataset
-from laddu_dask.errors import EvaluationError, LadduError
+from laddu_dask.errors import EvaluationError, ExpressionError, LadduError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.runtime.eventwise import Block, blocks
 from laddu_dask.runtime.execution import Execution
@@ -38,6 +38,8 @@ def visit(
     All calls are made from the caller's thread, and nothing of a block is kept. See
     `laddu_dask.runtime.model.Model.visit`.
     """
+    if reduction is not None:
+        check_reduction(reduction)
     sums = [Accumulator(1) for _ in points]
     if not points:
         return []
@@ -52,6 +54,21 @@ def visit(
                     _add(sums[k], values.real, block, reduction, name)
                 consume(block.offset, k, values)
     return [] if reduction is None else [total.round()[0] for total in sums]
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse any other word.
+
+    Raises
+    ------
+    ExpressionError
+        Names those that there are.
+    """
+    if reduction not in get_args(Reduction):
+        raise ExpressionError(
+            f"reduction={reduction!r} is not one of {', '.join(map(repr, get_args(Reduction)))}",
+            operation="reduce",
+        )
 
 
 def _add(total: Accumulator, values: Array, block: Block, reduction: Reduction, name: str) -> None:
