@@ -33,6 +33,7 @@ from laddu_dask.runtime.forms import (
     choose_form,
     curvature_frontiers,
     frontier_of,
+    stacked,
 )
 from laddu_dask.runtime.payload import Mode
 from laddu_dask.runtime.reduction import Pass, Reducer
@@ -259,7 +260,7 @@ class AdaptiveReducer:
         result: list[list[PassSum] | None] = [None for _ in points]
         if ready:
             each = zip(*(frontiers for _, frontiers in ready.values()), strict=True)
-            sums = self.reducer.reduce_many(mode, [_stacked(rows) for rows in each])
+            sums = self.reducer.reduce_many(mode, [stacked(rows) for rows in each])
             for position, (k, (parts, _)) in enumerate(ready.items()):
                 own = [
                     PassSum.of(total[position], model, points[k][index], mode)
@@ -481,11 +482,6 @@ class AdaptiveReducer:
         if self._written is not None:
             self._written[1].close()
             self._written = None
-
-
-def _stacked(rows: Sequence[Array]) -> Array:
-    """Vectors as rows; a single one, the usual case, is not copied."""
-    return rows[0][np.newaxis] if len(rows) == 1 else np.stack(rows)
 
 
 def _verify(

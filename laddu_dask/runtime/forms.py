@@ -235,3 +235,8 @@ def curvature_frontiers(model: CompiledModel, parameters: Array, directions: Arr
         inputs = [*frontier.tolist(), *tangents.tolist()]
         row[:] = run_scalar(scalars.instructions, inputs, scalars.outputs)
     return rows
+
+
+def stacked(rows: Sequence[Array]) -> Array:
+    """Vectors as rows; a single one, the usual case, is not copied."""
+    return rows[0][np.newaxis] if len(rows) == 1 else np.stack(rows)
