@@ -28,7 +28,7 @@ from laddu_dask.runtime.cluster_link import check_cluster
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload, Task
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.tree import FAN_IN, Outcome, merged
-from laddu_dask.runtime.waiting import wait_for
+from laddu_dask.runtime.waiting import wait_for, wait_until_forgotten
 from laddu_dask.runtime.wire import RemotePayload
 from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
 from laddu_dask.runtime.worker_plugin import PartitionService, plugin_name, prepare_partition
@@ -76,6 +76,7 @@ class TaskSession:
         self._payload = payload
         self._name = f"pass{uuid.uuid4().hex[:12]}"
         self._evaluations = 0
+        self._used: list[str] = []  # keys of the last evaluation
         client.sync(check_cluster, client)
         # Each recipe is sent once, and from worker to worker where tasks need it.
         self._recipes = self._map("recipe", _itself, payload.recipes)
@@ -99,6 +100,7 @@ class TaskSession:
             The cluster was lost, or partitions are missing in the tree.
         """
         self._evaluations += 1
+        self._used = []
         turn = str(self._evaluations)
         orders = self._map(f"{turn}-order", _itself, [(mode, rows) for rows in frontiers])
         owners = [task.pass_index for task in self._payload.tasks]
@@ -127,6 +129,10 @@ class TaskSession:
             with suppress(OSError, TimeoutError):
                 self._client.cancel(everything)
             raise
+        finally:
+            for future in (*orders, *everything):
+                future.release()
+            self._used += [future.key for future in (*orders, *everything)]
 
     def _tree(self, name: str, futures: Sequence[Any], everything: list[Any]) -> Any:
         """A future of what several make together."""
@@ -164,8 +170,10 @@ class TaskSession:
 
     def close(self) -> None:
         """Let the cluster forget everything."""
-        for future in [*self._recipes, *(self._kept or ())]:
+        held = [*self._recipes, *(self._kept or ())]
+        for future in held:
             future.release()
+        wait_until_forgotten(self._client, [*self._used, *(future.key for future in held)])
         if self._kept is not None and self._client.status == "running":
             with suppress(OSError, TimeoutError):
                 self._client.unregister_worker_plugin(plugin_name(self._name))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 from distributed import Client, KilledWorker
@@ -14,6 +16,7 @@ from laddu_dask.errors import ExecutionError, LadduError
 PATIENCE_SECONDS = 300.0
 """Without any task finished for so long there is no hope. It must exceed the longest honest one."""
 
+FORGET_SECONDS = 5.0
 _POLL_SECONDS = 1.0
 
 
@@ -86,6 +89,19 @@ def _failed(what: str, error: Exception) -> ExecutionError:
     return ExecutionError(
         f"{what} failed on a worker with {type(error).__name__}: {error}", option="cluster"
     )
+
+
+def wait_until_forgotten(client: Client, keys: Sequence[str]) -> None:
+    """Return when no worker holds any of these, which are told in batches; soon in any case."""
+
+    async def forgotten() -> None:
+        scheduler = client.scheduler
+        while scheduler is not None and any((await scheduler.who_has(keys=keys)).values()):
+            await asyncio.sleep(0.002)
+
+    if client.status == "running" and keys:
+        with suppress(OSError, TimeoutError):
+            client.sync(forgotten, callback_timeout=FORGET_SECONDS)
 
 
 def _gone(client: Client, what: str) -> ExecutionError:
