@@ -25,10 +25,13 @@ def is_batch(given: object) -> bool:
 
 @contextmanager
 def users_code(where: str) -> Iterator[None]:
-    """Whatever the code of a user raises becomes a DataError that says where."""
+    """Whatever the code of a user raises becomes a DataError that says where.
+
+    Except when memory ran out: then less is asked for at once.
+    """
     try:
         yield
-    except LadduError:
+    except (LadduError, MemoryError):
         raise
     except Exception as error:
         raise DataError(

@@ -15,6 +15,7 @@ from laddu_dask.data.footer import FileStamp, check_unchanged
 from laddu_dask.data.selected import function_of
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.runtime.locality import Placement, Reach, place, wishes
+from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.payload import ReductionPayload
 
 #: Seconds for the answer of a worker: thousands of files may lie on a slow file system. Whoever
@@ -75,7 +76,35 @@ async def _ask(client: Any, stamps: tuple[FileStamp, ...]) -> dict[str, dict[str
 def within_reach(
     client: Any, payload: ReductionPayload
 ) -> tuple[ReductionPayload, dict[int, Collection[str]]]:
-    """The payload as this cluster can prepare it, and the workers for partitions that need some.
+    """The payload as this cluster can prepare it; see `reachable`."""
+    partitions, readers = reachable(
+        client,
+        [task.partition for task in payload.tasks],
+        [payload.recipes[task.pass_index].programs.columns for task in payload.tasks],
+    )
+    tasks = zip(payload.tasks, partitions, strict=True)
+    moved = tuple(replace(task, partition=partition) for task, partition in tasks)
+    return replace(payload, tasks=moved), readers
+
+
+def reachable(
+    client: Any, partitions: Sequence[Partition], columns: Sequence[Sequence[str]]
+) -> tuple[list[Partition], dict[int, Collection[str]]]:
+    """Partitions as this cluster can read them.
+
+    Parameters
+    ----------
+    client
+        Connected to the cluster.
+    partitions, columns
+        What will be read, and the columns of it.
+
+    Returns
+    -------
+    partitions
+        The same events; rows that have to travel are there.
+    readers
+        The workers for partitions that not every worker can read, by number.
 
     Raises
     ------
@@ -83,17 +112,16 @@ def within_reach(
         A file that no worker can read, a partition whose files no worker can read all of, or a
         function that gives events and cannot be sent.
     """
-    partitions = [task.partition for task in payload.tasks]
-    _refuse_stuck_functions(part for item in partitions for part in item.fragments)
-    reach = ask_reach(client, (part.stamp for item in partitions for part in item.fragments))
+    fragments = [part for item in partitions for part in item.fragments]
+    _refuse_stuck_functions(fragments)
+    reach = ask_reach(client, (part.stamp for part in fragments))
     placements = [place(partition, reach) for partition in partitions]
-    tasks = list(payload.tasks)
-    for number, (task, placement) in enumerate(zip(payload.tasks, placements, strict=True)):
+    found = list(partitions)
+    for number, (partition, placement) in enumerate(zip(partitions, placements, strict=True)):
         if placement.travelling:
-            columns = payload.recipes[task.pass_index].programs.columns
-            parts = _brought(client, task.partition.fragments, placement, columns, reach)
-            tasks[number] = replace(task, partition=replace(task.partition, fragments=parts))
-    return replace(payload, tasks=tuple(tasks)), wishes(placements)
+            parts = _brought(client, partition.fragments, placement, columns[number], reach)
+            found[number] = replace(partition, fragments=parts)
+    return found, wishes(placements)
 
 
 def _refuse_stuck_functions(fragments: Iterable[Fragment]) -> None:

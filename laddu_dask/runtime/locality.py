@@ -103,8 +103,8 @@ def place(partition: Partition, reach: Reach) -> Placement:
             f"the events from {partition.first_event} to "
             f"{partition.first_event + partition.events} lie in {len(files)} files that no worker "
             f"can read all of: {_named(reach, kept[0])} and {_named(reach, other)}. Cut between "
-            "files, with Execution(partitioning='file_groups'), or let workers share a file "
-            "system.",
+            "files, with Execution(partitioning='file_groups') and without partitions=, or let "
+            "workers share a file system.",
             file=other,
         )
     return Placement(readers, away)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from counting_source import counting
 from distributed import Client, get_worker
 from two_wave_case import P4S, as_arrays, as_files, bits, model, table, two_waves
 
@@ -201,6 +202,21 @@ def test_nothing_is_counted_before_it_is_needed() -> None:
         likelihood.plan()
         assert data.is_counted
         assert bits(likelihood) == reference()
+
+
+def test_a_small_selection_ends_resident() -> None:
+    """DP-07: after one more pass; without a limit on memory nothing is read again."""
+    (mc,) = as_arrays("mc").fragments
+    source, reads = counting(ld.Dataset(as_arrays("mc").schema, (mc,), "arrays"))
+    chosen = source.select(ld.scalar("beam_e") > 0.0)
+    with two_waves(data=as_arrays("data"), accepted_mc=chosen) as likelihood:
+        plan = likelihood.plan()
+        assert len(reads) == 1
+        assert [decision.strategy for decision in plan.decisions] == ["resident", "resident"]
+        assert bits(likelihood) == reference()
+        read = len(reads)
+        likelihood.value_and_gradient([0.5, 0.5])
+        assert len(reads) == read
 
 
 def test_a_bad_event_is_named_by_its_row(tmp_path: Path) -> None:

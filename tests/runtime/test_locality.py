@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import laddu_dask as ld
-from laddu_dask.data import Fragment
+from laddu_dask.data import Fragment, ParquetFragment
 from laddu_dask.data.fetched import fetched
 from laddu_dask.data.footer import FileStamp
 from laddu_dask.kernels.accumulator import TILE
@@ -90,6 +93,38 @@ def test_many_rows_do_not_travel(tmp_path: Path) -> None:
     ) as caught:
         place(apart, reach(a="23", b="1"))
     assert caught.value.file == "/data/b.parquet"
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.integers(1, 3 * TILE), min_size=1, max_size=8),
+    st.lists(st.sets(st.integers(0, 3), min_size=1), min_size=8, max_size=8),
+)
+def test_whole_files_can_lie_anywhere(rows: list[int], holders: list[set[int]]) -> None:
+    """File groups never ask for too many rows, and every fragment can be read where it should."""
+    workers = frozenset("abcd")
+    fragments: list[Any] = []
+    problems = {}
+    for number, (count, holding) in enumerate(zip(rows, holders, strict=False)):
+        able = {"abcd"[index] for index in holding}
+        file = f"/data/{number}.parquet"
+        stamp = FileStamp(file, file, 1, 1, count)
+        fragments.append(
+            ParquetFragment(stamp, 0, count, 0, 0, count, sum(rows[:number]), weight=None)
+        )
+        if able != workers:
+            problems[file] = dict.fromkeys(workers - able, "cannot be found")
+    known = Reach(workers, problems)
+    dataset = ld.Dataset(ld.data.Schema(("x",)), tuple(fragments), "anywhere")
+    for partition in partition_dataset(dataset, None, "file_groups"):
+        placement = place(partition, known)
+        travelling = [partition.fragments[position] for position in placement.travelling]
+        assert sum(fragment.rows for fragment in travelling) <= TILE
+        assert all(known.readers([fragment.file]) for fragment in travelling)
+        stay = [fragment for fragment in partition.fragments if fragment not in travelling]
+        common = known.readers([fragment.file for fragment in stay])
+        assert (placement.readers or workers) <= common
+        assert placement.readers is None or placement.readers
 
 
 def test_a_file_that_nobody_can_read() -> None:
