@@ -61,10 +61,13 @@ class BatchSource:
             The function raised something, or gave something else than a batch of the schema.
         """
         where = self.label(piece)
+        first = 0
         with users_code(where):
             given = self.factory(piece)
-            for batch in (given,) if is_batch(given) else given:
-                yield GivenBatch.of(batch, self.schema, where)
+            for item in (given,) if is_batch(given) else given:
+                batch = GivenBatch.of(item, self.schema, where, first)
+                yield batch
+                first += batch.rows
 
     def count(self, piece: int) -> int:
         """Rows of a piece, by going through it."""

@@ -50,16 +50,17 @@ class GivenBatch:
         Column -> what was given for it.
     rows
         Number of rows.
-    where
-        Names the batch in errors: ``toys, piece 3``.
+    where, first
+        Name what the batch is of in errors, ``toys, piece 3``, and the row of it that is the first.
     """
 
     columns: Mapping[str, Any]
     rows: int
     where: str
+    first: int
 
     @classmethod
-    def of(cls, given: object, schema: Schema, where: str) -> GivenBatch:
+    def of(cls, given: object, schema: Schema, where: str, first: int) -> GivenBatch:
         """Check names and lengths of what a function gave.
 
         An entry of shape (n, 4) that is called like a four-momentum stands for its columns in the
@@ -101,7 +102,7 @@ class GivenBatch:
                 f"{where}: all columns of a batch must be equally long, but {table}",
                 lengths=lengths,
             )
-        return cls(columns, rows, where)
+        return cls(columns, rows, where, first)
 
     def numbers(self, names: Sequence[str], start: int, stop: int) -> list[NDArray[Any]]:
         """Rows [start, stop) of some columns, as floats of at most 64 bits.
@@ -118,11 +119,20 @@ class GivenBatch:
         what = f"{self.where}: column {name!r}"
         if isinstance(given, pa.Array | pa.ChunkedArray):
             if given.null_count:
+                row = self.first + start + int(np.argmax(np.asarray(given.is_null())))
                 raise DataError(
-                    f"{what} has nulls; NaN marks a missing value, or drop the events", column=name
+                    f"{what} is null at row {row}; NaN marks a missing value, or drop the event",
+                    column=name,
+                    row=row,
                 )
-            given = given.to_numpy()
-        return checked_numbers(given, what, name, shape="(n,)")
+            given = np.asarray(given)
+        try:
+            return checked_numbers(given, what, name, shape="(n,)")
+        except DataError as error:
+            if "position" not in error.context:
+                raise
+            row = self.first + start + int(error.position)
+            raise DataError(f"{error} (row {row})", **{**error.context, "row": row}) from None
 
 
 def _without_p4s(given: Mapping[Any, Any], schema: Schema, where: str) -> dict[str, Any]:

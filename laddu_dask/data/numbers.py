@@ -49,6 +49,7 @@ def checked_numbers(given: ArrayLike, what: str, column: str, *, shape: str) -> 
                 "subtract an offset or leave it out",
                 column=column,
                 value=int(value),
+                position=int(error.args[0]),
             ) from error
     raise DataError(
         f"{what} has the type {array.dtype}; real numbers of shape {shape} are needed "

@@ -52,7 +52,7 @@ class RangeSource:
         """
         where = f"{self.name}, rows {start} to {stop}"
         with users_code(where):
-            batch = GivenBatch.of(self.factory(start, stop), self.schema, where)
+            batch = GivenBatch.of(self.factory(start, stop), self.schema, where, start)
         if batch.rows != stop - start:
             raise DataError(
                 f"{where}: the function gave {batch.rows} rows where {stop - start} were asked for",

@@ -85,8 +85,11 @@ def test_four_momenta() -> None:
         ([{"x": 1.0, "y": [1.0]}], r"column 'x' has the shape \(\); \(n,\) is needed"),
         ([{"x": ["a"], "y": [1.0]}], r"piece 0: column 'x' has the type <U1"),
         ([{"x": [1j], "y": [1.0]}], r"piece 0: column 'x' has the type complex128"),
-        ([{"x": [2**53 + 1], "y": [1.0]}], r"holds the integer 9007199254740993"),
-        ([pa.table({"x": [1.0, None], "y": [1.0, 2.0]})], r"column 'x' has nulls"),
+        ([xy(1), {"x": [0, 2**53 + 1], "y": [1, 2]}], r"integer 9007199254740993,.* \(row 2\)"),
+        ([xy(1), pa.table({"x": [1.0, None], "y": [1, 2]})], r"column 'x' is null at row 2;"),
+        ([pa.record_batch({"x": [None, 1.0], "y": [1, 2]})], r"column 'x' is null at row 0;"),
+        ([pa.record_batch({"x": ["a"], "y": [1]})], r"column 'x' has the type object"),
+        ([pa.table({"x": [True], "y": [1]})], r"column 'x' has the type bool"),
         ([[1.0, 2.0]], r"a batch is a mapping .* not a list"),
     ],
 )
