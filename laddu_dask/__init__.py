@@ -78,7 +78,7 @@ from laddu_dask.physics import (
     spherical_harmonic,
     zlm,
 )
-from laddu_dask.runtime import Execution, Model, evaluate, evaluate_elements
+from laddu_dask.runtime import Execution, Model, evaluate, evaluate_elements, write_parquet
 
 __version__ = version("laddu-dask")
 
@@ -153,5 +153,6 @@ __all__ = [
     "sum",
     "vector",
     "where",
+    "write_parquet",
     "zlm",
 ]

@@ -7,6 +7,7 @@ from laddu_dask.runtime.model import Model
 from laddu_dask.runtime.queries import evaluate, evaluate_elements
 from laddu_dask.runtime.reduction import Pass, Reducer
 from laddu_dask.runtime.selection import EventCondition
+from laddu_dask.runtime.sink import write_parquet
 
 __all__ = [
     "AdaptiveReducer",
@@ -18,4 +19,5 @@ __all__ = [
     "Reducer",
     "evaluate",
     "evaluate_elements",
+    "write_parquet",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -38,6 +39,7 @@ from laddu_dask.runtime.eventwise import evaluate_rows, plan_work
 from laddu_dask.runtime.execution import Execution, execution_or_default
 from laddu_dask.runtime.explanation import explain_model, source_lines
 from laddu_dask.runtime.forms import PassSum
+from laddu_dask.runtime.sink import write_parquet
 from laddu_dask.runtime.values import (
     Finish,
     ValuesAndGradient,
@@ -289,6 +291,23 @@ class Model:
             Output(before, after, np.float64 if real else np.complex128) for before, after in shapes
         ]
         return lazy_arrays(work, dataset, partitions, finish, outputs)
+
+    def write(
+        self,
+        dataset: Dataset,
+        folder: str | os.PathLike[str],
+        parameters: Parameters = None,
+        execution: Execution | None = None,
+        name: str = "value",
+        overwrite: bool = False,
+    ) -> Dataset:
+        """Write the value at every event to Parquet, from where it is computed.
+
+        The column is `name`, or ``name_re`` and ``name_im`` if the model may be complex. See
+        `laddu_dask.write_parquet`, which writes several quantities in one pass.
+        """
+        quantities = {name: self.expr}
+        return write_parquet(quantities, dataset, folder, parameters, execution, overwrite)
 
     def reduce(
         self,
