@@ -26,7 +26,7 @@ def wait_for(
     others: Sequence[Any] = (),
     *,
     what: str,
-    patience: float = PATIENCE_SECONDS,
+    patience: float | None = None,
 ) -> Any:
     """The result of a future; what Dask makes of lost workers meanwhile is its business.
 
@@ -41,7 +41,7 @@ def wait_for(
     what
         What is computed, for messages: ``the events of the evaluation``.
     patience
-        Seconds.
+        Seconds; `PATIENCE_SECONDS` by default.
 
     Raises
     ------
@@ -50,6 +50,7 @@ def wait_for(
     ExecutionError
         The task failed otherwise, the cluster is gone, or nothing finished for `patience` seconds.
     """
+    patience = PATIENCE_SECONDS if patience is None else patience
     progress, finished = time.monotonic(), -1
     while True:
         try:
