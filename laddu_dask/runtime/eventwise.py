@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import CompiledModel, Program
-from laddu_dask.data import DEFAULT_BATCH_ROWS, Dataset
+from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError
 from laddu_dask.kernels import get_backend
 from laddu_dask.runtime.capacity import require_workers
@@ -19,12 +19,9 @@ from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.partitions import Partition, partition_dataset
 from laddu_dask.runtime.preparation import Recipe, prepare_chunks
+from laddu_dask.runtime.window import AHEAD, events_at_once
 
 Array = npt.NDArray[np.float64]
-
-#: Partitions that a cluster works on ahead of the one that is wanted, per thread: results wait here
-#: for their turn, and more of them would only take memory.
-AHEAD = 2
 
 
 class Block(NamedTuple):
@@ -119,17 +116,23 @@ def plan_work(
     ------
     DataError
         A column is missing.
+    MemoryBudgetError
+        Not even one event fits.
     """
-    dataset.require(model.programs.columns, wanted_by="the model")
+    programs = model.programs
+    dataset.require(programs.columns, wanted_by="the model")
     count_events([dataset], execution)
+    rows = (programs.gradient if gradient else programs.value).n_outputs
+    longest = events_at_once(programs, dataset, execution, len(points), rows)
     recipe = Recipe(
         "evaluation",
-        model.programs,
+        programs,
         execution.backend_name,
-        min(execution.chunk_events or DEFAULT_BATCH_ROWS, DEFAULT_BATCH_ROWS),
+        min(execution.chunk_events or longest, longest),
     )
     frontiers = tuple(model.invariants.frontier(parameters) for parameters in points)
-    count = execution.partitions or max(-(-dataset.n_events // DEFAULT_BATCH_ROWS), 1)
+    # On a cluster a partition is what waits for its turn.
+    count = execution.partitions or max(-(-dataset.n_events // longest), 1)
     return Work(recipe, frontiers, gradient), partition_dataset(dataset, count)
 
 

@@ -20,7 +20,7 @@ import laddu_dask as ld
 from laddu_dask.data import ArrayFragment, Batch
 from laddu_dask.errors import DataError, EvaluationError, ExecutionError
 from laddu_dask.runtime import waiting
-from laddu_dask.runtime.eventwise import AHEAD
+from laddu_dask.runtime.window import AHEAD
 
 pytestmark = pytest.mark.cluster
 

@@ -15,7 +15,7 @@ from counting_source import counting
 
 import laddu_dask as ld
 from laddu_dask.runtime import cluster_link
-from laddu_dask.runtime.eventwise import AHEAD
+from laddu_dask.runtime.window import AHEAD
 
 X = ld.scalar("x")
 MODEL = ld.Model(X + ld.parameter("offset", initial=0.5))
@@ -113,6 +113,9 @@ class FakeClient:
 
     def scheduler_info(self, n_workers: int) -> dict[str, Any]:
         return {"workers": {"tcp://a": {"nthreads": 1}, "tcp://b": {"nthreads": 1}}}
+
+    def run(self, function: Callable[[], Any]) -> dict[str, Any]:
+        return {"tcp://a": function(), "tcp://b": function()}
 
     def submit(self, function: Callable[..., Any], *args: Any, pure: bool) -> Any:
         if len(args) == 1:
