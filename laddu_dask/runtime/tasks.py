@@ -2,8 +2,8 @@
 
 A session of prepared partitions (`laddu_dask.runtime.cluster`) answers in milliseconds, again and
 again; to open it takes longer than to read once. So what is read once and not kept is done by
-tasks, and so is everything where there are so many workers that the client would be busy with their
-answers: of a tree one result is left to fetch.
+tasks, and so is everything where there are more workers than the client should talk to: of a tree
+one result is left to fetch.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from laddu_dask.runtime.worker_plugin import PartitionService, plugin_name, prep
 Array = npt.NDArray[np.float64]
 Route = Literal["direct", "tasks"]
 
-WIDE = 64
-"""Workers beyond which a tree of tasks does what direct messages do otherwise."""
+WIDE = 512
+"""Workers beyond which a tree of tasks does what direct messages do otherwise. A task takes the
+scheduler about a millisecond, so messages are faster as long as the client can hold a connection to
+every worker."""
 
 
 def choose_route(*, once: bool, workers: int) -> Route:
