@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +44,7 @@ class ArrayFragment:
     values: Floats
     weights: Floats | None
     offset: int = 0
+    in_memory: ClassVar[bool] = True
 
     @property
     def rows(self) -> int:

@@ -28,7 +28,9 @@ from laddu_dask.data.footer import (
     is_number,
     open_parquet,
 )
-from laddu_dask.data.fragment import Batch, Floats
+from laddu_dask.data.fragment import Batch, Floats, Fragment
+from laddu_dask.data.parquet_run import read_parquet_run
+from laddu_dask.data.pieces import Piece
 from laddu_dask.data.repack import repack
 from laddu_dask.data.schema import Schema
 from laddu_dask.errors import DataError
@@ -102,15 +104,32 @@ class ParquetFragment:
         """
         size = checked_batch_rows(batch_rows)
         return repack(
-            self._pieces(tuple(columns), size),
+            self.pieces(columns, size),
             total=self.rows,
             n_columns=len(columns),
             batch_rows=size,
         )
 
-    def _pieces(
-        self, columns: tuple[str, ...], batch_rows: int
+    def continues(self, previous: Fragment) -> bool:
+        """Whether these rows follow those of `previous` in the same file."""
+        return (
+            isinstance(previous, ParquetFragment)
+            and previous.locate(previous.rows) == self.locate(0)
+            and previous.weight == self.weight
+            and previous.stamp == self.stamp
+        )
+
+    def read_run(
+        self, run: Sequence[Fragment], columns: Sequence[str], batch_rows: int
+    ) -> Iterator[Piece]:
+        """See `laddu_dask.data.pieces.Consecutive`."""
+        fragments = [fragment for fragment in run if isinstance(fragment, ParquetFragment)]
+        return read_parquet_run(fragments, columns, checked_batch_rows(batch_rows))
+
+    def pieces(
+        self, columns: Sequence[str], batch_rows: int
     ) -> Iterator[tuple[Sequence[NDArray[Any]], Floats]]:
+        """The rows as they are decoded: columns and weights, which nobody may write to."""
         check_unchanged(self.stamp)
         weight = () if self.weight is None else (self.weight,)
         needed = tuple(dict.fromkeys((*columns, *weight)))
@@ -136,7 +155,7 @@ class ParquetFragment:
                 pa.OSFile(self.stamp.path) as source,
                 open_parquet(self.stamp, source) as parquet,
             ):
-                self._check_footer(parquet, needed)
+                self.check_footer(parquet, needed)
                 yield from self._decode(parquet, needed, batch_rows)
         except PARQUET_ERRORS as error:
             check_unchanged(self.stamp)
@@ -164,7 +183,8 @@ class ParquetFragment:
             if row >= stop:
                 return
 
-    def _check_footer(self, parquet: pq.ParquetFile, needed: tuple[str, ...]) -> None:
+    def check_footer(self, parquet: pq.ParquetFile, needed: tuple[str, ...]) -> None:
+        """DataError unless an open file has the rows of the stamp and the needed columns."""
         metadata = parquet.metadata
         if metadata.num_rows != self.stamp.rows:
             raise changed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import numpy as np
 
 from laddu_dask.data.checks import checked_cut, digest
 from laddu_dask.data.fragment import Batch, Floats, Fragment
+from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory, read_pieces
 
 if TYPE_CHECKING:
     from laddu_dask.data.footer import FileStamp
@@ -68,6 +70,34 @@ class Reweighted:
 
     def unweighted(self) -> Fragment:
         return self.base
+
+    @property
+    def in_memory(self) -> bool:
+        return is_in_memory(self.base)
+
+    def continues(self, previous: Fragment) -> bool:
+        """Whether these rows follow those of `previous` in the same source."""
+        return (
+            isinstance(previous, Reweighted)
+            and isinstance(self.base, Consecutive)
+            and self.base.continues(previous.base)
+        )
+
+    def read_run(
+        self, run: Sequence[Fragment], columns: Sequence[str], batch_rows: int
+    ) -> Iterator[Piece]:
+        """See `laddu_dask.data.pieces.Consecutive`."""
+        own = [fragment for fragment in run if isinstance(fragment, Reweighted)]
+        waiting = deque(fragment.weights for fragment in own)
+        for piece in read_pieces([fragment.base for fragment in own], columns, batch_rows):
+            start = 0
+            while start < piece.rows:
+                weights = waiting.popleft()
+                stop = min(start + len(weights), piece.rows)
+                yield piece.cut(start, stop)._replace(weights=weights[: stop - start])
+                if stop - start < len(weights):
+                    waiting.appendleft(weights[stop - start :])
+                start = stop
 
     def read(self, columns: Sequence[str], batch_rows: int) -> Iterator[Batch]:
         for batch in self.base.read(columns, batch_rows):

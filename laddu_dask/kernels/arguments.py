@@ -86,6 +86,15 @@ def check_rows(what: str, rows: Rows, wanted: int, kind: np.dtype[Any]) -> None:
         raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")
 
 
+def check_window(program: Program, inputs: Rows, out: Array, first: int) -> None:
+    """Refuse output rows without room for the events of the inputs from `first` on."""
+    fits = 0 <= first <= out.shape[1] - capacity(inputs) and first % LANES == 0
+    if out.shape[0] != program.n_outputs or not fits or not out.flags.writeable:
+        raise ValueError(
+            f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape} at {first}"
+        )
+
+
 def address(numbers: npt.NDArray[Any]) -> int:
     """Where an array begins; its attribute `ctypes` would make several objects to say so."""
     found: int = numbers.__array_interface__["data"][0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler.evaluator import Evaluator
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import LANES, Accumulator
 
@@ -74,7 +76,14 @@ class Kernel(Protocol):
 
     program: Program
 
-    def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
+    def map(
+        self,
+        inputs: Rows,
+        parameters: Array,
+        out: Array,
+        weights: Weights = None,
+        first: int = 0,
+    ) -> None:
         """Evaluate events into rows.
 
         Parameters
@@ -86,10 +95,12 @@ class Kernel(Protocol):
         parameters
             Scalars, shape (n_parameters,).
         out
-            Receives the output rows, shape (n_outputs, padded events), C-contiguous.
+            Receives the output rows, shape (n_outputs, padded events or more), C-contiguous.
         weights
             Weights of a weighted program, shape (padded events,), or 1.0 for events that count the
             same; None if they are the last input row.
+        first
+            Where in the output rows the events begin; a multiple of the lanes.
         """
 
     def bind(
@@ -127,6 +138,14 @@ class Backend(Protocol):
 
     def by_vectors(self, columns: int) -> bool:
         """Whether so many columns are better kept by vectors than by rows."""
+
+    def is_any_extreme(
+        self, rows: Array, which: Sequence[int], start: int, stop: int, precision: Precision
+    ) -> bool:
+        """Whether `laddu_dask.compiler.precision.has_extreme` is true of some of the rows.
+
+        Events `start` to `stop` are searched, whole vectors; the rows are C-contiguous.
+        """
 
     def compile(self, program: Program, purpose: Purpose = "map") -> Kernel:
         """Kernel of a program, ready for a purpose; compiled at most once per process."""

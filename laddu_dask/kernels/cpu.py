@@ -11,24 +11,28 @@ import ctypes
 import functools
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from laddu_dask.compiler.evaluator import Evaluator
+from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.arguments import (
     address,
     check_inputs,
     check_parameters,
     check_rows,
+    check_window,
     mask,
 )
 from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
 from laddu_dask.kernels.column_layout import capacity, prefers_vectors, strides
 from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
+from laddu_dask.kernels.extremes import is_any_extreme
 from laddu_dask.kernels.llvm_text import ModuleText, event_function
 from laddu_dask.kernels.native import Code, assemble, cache_key
 from laddu_dask.kernels.object_cache import default_cache
@@ -160,19 +164,30 @@ class CpuKernel:
         address = code.address("kernel")
         self.entries[purpose] = Entry(code, address, _KERNEL(address), optimized)
 
-    def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
+    def map(
+        self,
+        inputs: Rows,
+        parameters: Array,
+        out: Array,
+        weights: Weights = None,
+        first: int = 0,
+    ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
         found = check_inputs(self.program, inputs, weights)
         check_parameters(self.program, parameters)
         check_rows("output", out, self.program.n_outputs, np.dtype(np.float64))
-        if out.shape != (self.program.n_outputs, capacity(inputs)) or not out.flags.writeable:
-            raise ValueError(
-                f"map: outputs {out.shape} must be writeable and match inputs {inputs.shape}"
-            )
-        self.map_part(inputs, found, parameters, 0, out.shape[1], out)
+        check_window(self.program, inputs, out, first)
+        self.map_part(inputs, found, parameters, 0, capacity(inputs), out, first)
 
     def map_part(
-        self, inputs: Rows, weights: Array, parameters: Array, start: int, stop: int, out: Array
+        self,
+        inputs: Rows,
+        weights: Array,
+        parameters: Array,
+        start: int,
+        stop: int,
+        out: Array,
+        first: int = 0,
     ) -> None:
         """The same for some events and arrays that have been checked."""
         if stop > start and out.shape[0]:
@@ -185,7 +200,7 @@ class CpuKernel:
                 address(parameters),
                 start,
                 stop,
-                address(out),
+                address(out) + out.itemsize * first,
                 out.shape[1],
             )
 
@@ -222,6 +237,12 @@ class CpuBackend:
     def by_vectors(self, columns: int) -> bool:
         """As this processor likes it."""
         return prefers_vectors(columns, current_target())
+
+    def is_any_extreme(
+        self, rows: Array, which: Sequence[int], start: int, stop: int, precision: Precision
+    ) -> bool:
+        """See `laddu_dask.kernels.backend.Backend`."""
+        return is_any_extreme(rows, which, start, stop, precision)
 
     def compile(self, program: Program, purpose: Purpose = "map") -> CpuKernel:
         """Kernel of a program; made for the purpose on first use."""

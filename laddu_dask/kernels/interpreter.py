@@ -13,10 +13,12 @@ import numpy as np
 
 from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.ir import Instruction, Region
+from laddu_dask.compiler.precision import Precision, has_extreme
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import TILE, Accumulator
+from laddu_dask.kernels.arguments import check_window
 from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
-from laddu_dask.kernels.column_layout import as_rows
+from laddu_dask.kernels.column_layout import as_rows, capacity
 
 BLOCK = TILE
 
@@ -174,12 +176,21 @@ class InterpreterKernel:
             out[row] = values[output][: stop - start]
         return out
 
-    def map(self, inputs: Rows, parameters: Array, out: Array, weights: Weights = None) -> None:
+    def map(
+        self,
+        inputs: Rows,
+        parameters: Array,
+        out: Array,
+        weights: Weights = None,
+        first: int = 0,
+    ) -> None:
         """See `laddu_dask.kernels.backend.Kernel.map`."""
-        events = out.shape[1]
+        check_window(self.program, inputs, out, first)
+        events = capacity(inputs)
         for start in range(0, events, BLOCK):
             stop = min(start + BLOCK, events)
-            out[:, start:stop] = self.rows(inputs, start, events, parameters, weights)
+            block = self.rows(inputs, start, events, parameters, weights)
+            out[:, first + start : first + stop] = block
 
     def bind(
         self, inputs: Rows, events: int, first_event: int, weights: Weights = None
@@ -221,6 +232,12 @@ class InterpreterBackend:
     def by_vectors(self, columns: int) -> bool:
         """Never: NumPy works on rows."""
         return False
+
+    def is_any_extreme(
+        self, rows: Array, which: Sequence[int], start: int, stop: int, precision: Precision
+    ) -> bool:
+        """Row by row."""
+        return any(has_extreme(rows[row, start:stop], precision) for row in which)
 
     def compile(self, program: Program, purpose: Purpose = "map") -> InterpreterKernel:
         """Wrap the program; it is ready for everything."""

@@ -20,8 +20,9 @@ from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import Storage
 from laddu_dask.memory.room import Room
+from laddu_dask.runtime.chunk_preparation import merged_findings
 from laddu_dask.runtime.partitions import Partition
-from laddu_dask.runtime.preparation import Recipe, contradiction, merged_findings
+from laddu_dask.runtime.preparation import Recipe, contradiction
 from laddu_dask.runtime.tiers import PreparedPartition, RejectedPartition, prepare
 
 Array = npt.NDArray[np.float64]
@@ -159,6 +160,7 @@ def reduce_partition(
             stop = min(start + block, events)
             for frontier, total in zip(frontiers, sums, strict=True):
                 reduction(frontier, total, start, stop)
+        del reduction  # and its events, before the next ones are prepared
     return sums
 
 

@@ -9,20 +9,17 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import EventPrograms, Precision
-from laddu_dask.compiler.assumptions import RANGE
-from laddu_dask.compiler.precision import BYTES, has_extreme
-from laddu_dask.data import Batch, Fragment
-from laddu_dask.data.repack import repack
-from laddu_dask.errors import AssumptionError, DataError
-from laddu_dask.kernels import column_layout, get_backend, padded
+from laddu_dask.compiler import EventPrograms
+from laddu_dask.compiler.precision import BYTES
+from laddu_dask.errors import AssumptionError
+from laddu_dask.kernels import get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction, Rows
+from laddu_dask.runtime.chunk_preparation import ChunkPreparation, merged_findings
 from laddu_dask.runtime.partitions import Partition
+from laddu_dask.runtime.read_ahead import prepared_items
+from laddu_dask.runtime.source_chunks import Source
 
 Array = npt.NDArray[np.float64]
-_NO_PARAMETERS: Array = np.zeros(0)
-#: Numbers in cached columns.
-NUMBERS: dict[Precision, type] = {"f64": np.float64, "f32": np.float32}
 
 
 class Chunk(NamedTuple):
@@ -85,95 +82,27 @@ def bound(kernel: Kernel, chunk: Chunk) -> Reduction:
 def prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
     """Chunks of `chunk_events`, the last one shorter; fragments do not show in them.
 
-    After events that contradict an assumption none comes any more, but all are checked: what is
-    found then does not depend on the chunks.
+    The next one is read ahead. After events that contradict an assumption none comes any more, but
+    all are checked: what is found then does not depend on the chunks.
     """
     programs = recipe.programs
-    kernel = get_backend(recipe.backend).compile(programs.prepare, "map")
-    pieces = (
-        (list(batch.values), batch.weights) for batch in _read(recipe, partition, programs.columns)
-    )
-    batches = repack(
-        pieces,
-        total=partition.events,
-        n_columns=len(programs.columns),
-        batch_rows=recipe.chunk_events,
-    )
+    prepare = ChunkPreparation(programs, get_backend(recipe.backend))
+    source = source_of(recipe, partition, programs.columns)
     findings: dict[str, str] = {}
-    for batch in batches:
-        events = batch.weights.shape[0]
-        width = padded(events)
-        source = column_layout.aligned_empty((len(programs.columns), width))
-        source[:, :events] = batch.values
-        source[:, events:] = source[:, events - 1 : events]
-        prepared = programs.prepare.n_outputs
-        columns = column_layout.aligned_empty((prepared, width))
-        kernel.map(source, _NO_PARAMETERS, columns)
-        findings = merged_findings(findings, _findings(programs, columns))
-        if findings:
-            continue
-        weights = column_layout.aligned_empty((width,))
-        weights[:events] = batch.weights
-        weights[events:] = 0.0
-        first = partition.first_event + batch.start
-        yield Chunk(first, events, _kept(programs, columns), weights)
+    with prepared_items(source.chunks, prepare, ahead=source.takes_time) as chunks:
+        for chunk in chunks:
+            findings = merged_findings(findings, chunk.findings)
+            if not findings:
+                first = partition.first_event + chunk.start
+                yield Chunk(first, chunk.events, chunk.columns, chunk.weights)
+            del chunk  # before the next one is made
     if findings:
         raise contradiction(recipe.label, findings)
 
 
-def _kept(programs: EventPrograms, rows: Array) -> Rows:
-    """The cached columns among the rows, rounded to the precision of the kernels.
-
-    They are doubles until then: roots of differences and sines of large numbers would suffer. What
-    is too large for a float becomes infinite, and the event is reported like any infinite one.
-    """
-    with np.errstate(over="ignore"):
-        kept: Rows = rows[: programs.n_cached].astype(NUMBERS[programs.precision], copy=False)
-    return kept
-
-
-def _read(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Iterator[Batch]:
-    """Read fragment by fragment, and check that each has the rows that it promised."""
-    for fragment in partition.fragments:
-        rows = 0
-        for batch in read_batches(recipe, fragment, columns):
-            rows += batch.weights.shape[0]
-            yield batch
-        if rows != fragment.rows:
-            raise DataError(
-                f"{recipe.label}: {fragment.label} gave {rows} events where its description "
-                f"promised {fragment.rows}; it changed while it was in use, open it again",
-                file=fragment.file,
-                label=recipe.label,
-            )
-
-
-def read_batches(recipe: Recipe, fragment: Fragment, columns: Sequence[str]) -> Iterator[Batch]:
-    """Read a fragment; an error says for which data set of which term it was read."""
-    try:
-        yield from fragment.read(columns, recipe.chunk_events)
-    except DataError as error:
-        raise DataError(
-            f"{recipe.label}: {error}", **{**error.context, "label": recipe.label}
-        ) from error
-
-
-def _findings(programs: EventPrograms, rows: Array) -> dict[str, str]:
-    """What event values leave of the assumptions that they contradict, by digest."""
-    findings: dict[str, str] = {}
-    for check in programs.checks:
-        found = check.findings(rows, programs.precision)
-        if found is not None:
-            findings[check.digest.hex()] = found
-    if any(has_extreme(rows[row], programs.precision) for row in programs.ranged):
-        findings[RANGE.hex()] = "open"
-    return findings
-
-
-def merged_findings(one: Mapping[str, str], two: Mapping[str, str]) -> dict[str, str]:
-    """What is found by two sets of events together; nothing is left of what they differ about."""
-    differing = {digest: "open" for digest in one.keys() & two.keys() if one[digest] != two[digest]}
-    return {**one, **two, **differing}
+def source_of(recipe: Recipe, partition: Partition, columns: Sequence[str]) -> Source:
+    """Some columns of a partition, in chunks as they are read."""
+    return Source(partition.fragments, columns, recipe.chunk_events, recipe.label)
 
 
 def contradiction(label: str, findings: Mapping[str, str]) -> AssumptionError:

@@ -14,8 +14,9 @@ from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction
 from laddu_dask.memory.room import Hold
+from laddu_dask.runtime.chunk_preparation import NUMBERS
 from laddu_dask.runtime.partitions import Partition
-from laddu_dask.runtime.preparation import NUMBERS, Chunk, Recipe, bound, prepare_chunks
+from laddu_dask.runtime.preparation import Chunk, Recipe, bound, prepare_chunks
 from laddu_dask.runtime.spill_file import DamagedFileError, SpillFile, write_chunks
 from laddu_dask.runtime.spill_folder import spill_folder
 

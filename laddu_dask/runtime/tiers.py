@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +17,9 @@ from laddu_dask.kernels import column_layout, get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction, Rows
 from laddu_dask.memory import Storage
 from laddu_dask.memory.room import Hold, Room
+from laddu_dask.runtime.chunk_preparation import NUMBERS
 from laddu_dask.runtime.partitions import Partition
-from laddu_dask.runtime.preparation import (
-    NUMBERS,
-    Chunk,
-    Recipe,
-    bound,
-    prepare_chunks,
-    read_batches,
-)
+from laddu_dask.runtime.preparation import Chunk, Recipe, bound, prepare_chunks, source_of
 from laddu_dask.runtime.spill_folder import spill_folder
 from laddu_dask.runtime.spilled import SpilledPartition
 
@@ -115,13 +110,13 @@ class StreamingPartition:
     def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Iterator[Reduction]:
         """The chunks bound to a kernel, one after the other."""
         ready = kernel()
-        return (bound(ready, chunk) for chunk in self.chunks())
+        return map(partial(bound, ready), self.chunks())
 
     def weights(self) -> Iterator[Array]:
         """Weights of the events; no other column is read."""
-        for fragment in self.partition.fragments:
-            for batch in read_batches(self.recipe, fragment, ()):
-                yield batch.weights
+        for chunk in source_of(self.recipe, self.partition, ()).chunks():
+            for piece in chunk.pieces:
+                yield np.ones(piece.rows) if piece.weights is None else piece.weights
 
 
 class RejectedPartition:

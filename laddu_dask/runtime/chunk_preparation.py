@@ -1,0 +1,143 @@
+"""Cached columns of the events of a chunk, and what their values say about assumptions.
+
+Source columns are gathered and prepared part by part: what is gathered, and what becomes of it,
+should stay in the cache of a core until it has been prepared and checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from laddu_dask.compiler import EventPrograms, Precision
+from laddu_dask.compiler.assumptions import RANGE
+from laddu_dask.kernels import column_layout, padded
+from laddu_dask.kernels.accumulator import TILE
+from laddu_dask.kernels.backend import Backend, Rows, whole_vectors
+from laddu_dask.runtime.source_chunks import SourceChunk
+
+Array = npt.NDArray[np.float64]
+
+#: Source and prepared columns of so many bytes are worked on at once.
+PART_BYTES = 1 << 22
+_NO_PARAMETERS: Array = np.zeros(0)
+#: Numbers in cached columns.
+NUMBERS: dict[Precision, type] = {"f64": np.float64, "f32": np.float32}
+
+
+class PreparedChunk(NamedTuple):
+    """A prepared chunk.
+
+    Attributes
+    ----------
+    start, events
+        As of the source.
+    columns
+        Cached columns by rows, shape (n_cached, padded events).
+    weights
+        Weights, shape (padded events,), zero in the padding; 1.0 if all events count the same.
+    findings
+        What the events leave of the assumptions that they contradict, by digest.
+    """
+
+    start: int
+    events: int
+    columns: Rows
+    weights: Array | float
+    findings: dict[str, str]
+
+
+class ChunkPreparation:
+    """Prepares chunks of one data set; may be called from several threads.
+
+    Parameters
+    ----------
+    programs
+        The event programs.
+    backend
+        Makes the kernel.
+    """
+
+    def __init__(self, programs: EventPrograms, backend: Backend) -> None:
+        self._programs = programs
+        self._backend = backend
+        self._kernel = backend.compile(programs.prepare, "map")
+        columns = len(programs.columns) + programs.prepare.n_outputs
+        self._part = TILE * max(PART_BYTES // (8 * columns * TILE or 1), 1)
+
+    def __call__(self, source: SourceChunk) -> PreparedChunk:
+        """Prepare a chunk, and drop its source."""
+        programs, events = self._programs, source.events
+        rows = column_layout.aligned_empty((programs.prepare.n_outputs, padded(events)))
+        room = column_layout.aligned_empty(
+            (len(programs.columns), whole_vectors(min(self._part, events)))
+        )
+        weights = _weights(source, rows.shape[1])
+        extreme = False
+        pieces = iter(source.pieces)
+        piece, taken = next(pieces), 0
+        for first in range(0, events, self._part):
+            size = min(self._part, events - first)
+            filled = 0
+            while filled < size:
+                if taken == piece.rows:
+                    piece, taken = next(pieces), 0
+                step = min(piece.rows - taken, size - filled)
+                for row, column in zip(room, piece.columns, strict=True):
+                    row[filled : filled + step] = column[taken : taken + step]
+                filled, taken = filled + step, taken + step
+            width = whole_vectors(size)
+            if width < room.shape[1]:
+                room = np.ascontiguousarray(room[:, :width])
+            if width > size:
+                room[:, size:] = room[:, size - 1 : size]
+            self._kernel.map(room, _NO_PARAMETERS, rows, first=first)
+            extreme = extreme or self._backend.is_any_extreme(
+                rows, programs.ranged, first, first + width, programs.precision
+            )
+        # Whatever reads the padding finds ordinary numbers there.
+        rows[:, events:] = rows[:, events - 1 : events]
+        findings = self._findings(rows[:, :events])
+        if extreme:
+            findings[RANGE.hex()] = "open"
+        return PreparedChunk(source.start, events, _kept(programs, rows), weights, findings)
+
+    def _findings(self, rows: Array) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for check in self._programs.checks:
+            finding = check.findings(rows, self._programs.precision)
+            if finding is not None:
+                found[check.digest.hex()] = finding
+        return found
+
+
+def _weights(source: SourceChunk, width: int) -> Array | float:
+    if all(piece.weights is None for piece in source.pieces):
+        return 1.0
+    weights: Array = column_layout.aligned_empty((width,))
+    start = 0
+    for piece in source.pieces:
+        weights[start : start + piece.rows] = 1.0 if piece.weights is None else piece.weights
+        start += piece.rows
+    weights[start:] = 0.0
+    return weights
+
+
+def _kept(programs: EventPrograms, rows: Array) -> Rows:
+    """The cached columns among the rows, rounded to the precision of the kernels.
+
+    They are doubles until then: roots of differences and sines of large numbers would suffer. What
+    is too large for a float becomes infinite, and the event is reported like any infinite one.
+    """
+    with np.errstate(over="ignore"):
+        kept: Rows = rows[: programs.n_cached].astype(NUMBERS[programs.precision], copy=False)
+    return kept
+
+
+def merged_findings(one: Mapping[str, str], two: Mapping[str, str]) -> dict[str, str]:
+    """What is found by two sets of events together; nothing is left of what they differ about."""
+    differing = {digest: "open" for digest in one.keys() & two.keys() if one[digest] != two[digest]}
+    return {**one, **two, **differing}
