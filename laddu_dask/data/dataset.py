@@ -22,6 +22,7 @@ from laddu_dask.data.counting import CountedOnce, Each, files_of, fingerprints_o
 from laddu_dask.data.declared import checked_counts, checked_factory, declared_schema
 from laddu_dask.data.fragment import Batch, Floats, Fragment
 from laddu_dask.data.numbers import checked_weights
+from laddu_dask.data.pieces import read_pieces
 from laddu_dask.data.ranges import RangeSource, range_fragments
 from laddu_dask.data.repack import repack
 from laddu_dask.data.reweighted import ASSIGNED_WEIGHT, Reweighted
@@ -299,13 +300,9 @@ class Dataset:
         """
         size = checked_batch_rows(batch_rows)
         self.require(columns, wanted_by="reading")
-        pieces = (
-            (batch.values, batch.weights)
-            for fragment in self.fragments
-            for batch in fragment.read(columns, size)
-        )
+        pieces = read_pieces(self.fragments, columns, size)
         return repack(
-            ((list(values), weights) for values, weights in pieces),
+            ((piece.columns, piece.every_weight()) for piece in pieces),
             total=self.n_events,
             n_columns=len(columns),
             batch_rows=size,

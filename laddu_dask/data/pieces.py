@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 from numpy.typing import NDArray
 
 from laddu_dask.data.fragment import Floats, Fragment
@@ -40,6 +41,10 @@ class Piece(NamedTuple):
             return self
         weights = None if self.weights is None else self.weights[start:stop]
         return Piece(stop - start, [column[start:stop] for column in self.columns], weights)
+
+    def every_weight(self) -> Floats:
+        """The weights, ones if there are none."""
+        return np.ones(self.rows) if self.weights is None else self.weights
 
 
 @runtime_checkable

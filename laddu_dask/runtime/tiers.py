@@ -116,7 +116,7 @@ class StreamingPartition:
         """Weights of the events; no other column is read."""
         for chunk in source_of(self.recipe, self.partition, ()).chunks():
             for piece in chunk.pieces:
-                yield np.ones(piece.rows) if piece.weights is None else piece.weights
+                yield piece.every_weight()
 
 
 class RejectedPartition:

@@ -178,6 +178,7 @@ def test_exhausted_memory_is_not_taken_for_damage_alone(
     def exhausted(*_: object) -> None:
         raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
 
-    monkeypatch.setattr("laddu_dask.data.parquet_fragment.open_parquet", exhausted)
+    for module in ("parquet_fragment", "parquet_run"):
+        monkeypatch.setattr(f"laddu_dask.data.{module}.open_parquet", exhausted)
     with pytest.raises(DataError, match=r"malloc of size 64 failed\. Memory is exhausted, or"):
         data.column("x")

@@ -1,0 +1,277 @@
+"""How fast events on disk are read, worked on, and both at once.
+
+Everything is measured in turn, in the same rounds, so that other work on the machine disturbs all
+of it alike. What is promised are ratios:
+
+- a streaming pass runs at 85 % of the rate of its slowest part: decoding with pyarrow alone, the
+  kernels alone over resident events, or the processors, which have to do both;
+- 32 parameter sets in one pass cost at most twice as much as one, where reading takes longer than
+  their kernels;
+- preparation and the first evaluation take at most 1.3 times as long as reading the same columns
+  with pyarrow into memory.
+
+Run: python benchmarks/streaming.py [--models A D] [--threads 1 2] [--check] [--help]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time
+from types import ModuleType
+from typing import Any
+
+import models
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from machine import Machine, available_threads
+
+import laddu_dask
+from laddu_dask.kernels.optimizer import optimizer
+
+#: Least rate of a streaming pass, as a share of that of its slowest part.
+RATE_SHARE = 0.85
+#: Most that 32 parameter sets cost, in passes with one.
+MANY, MANY_COST = 32, 2.0
+#: Most that preparation and first evaluation take, in readings with pyarrow.
+FIRST_COST = 1.3
+#: What pyarrow decodes fastest at a time.
+BATCH_ROWS = 1 << 16
+#: Seconds that the compiler may need.
+PATIENCE = 600.0
+
+
+def wide(api: ModuleType) -> Any:
+    """Many columns and one number of each event that meets parameters: reading dominates."""
+    total = models.coherent_sum([api.scalar(name) for name in models.READS["A"]])
+    return (models.coupling(api, "c0", real=True) + models.coupling(api, "c1") * total).norm_sqr()
+
+
+MODELS = {**models.MODELS, "wide": wide}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds for both samples of a likelihood, medians.
+
+    Attributes
+    ----------
+    model, threads, events
+        What was evaluated; events of both samples together.
+    decode, decode_cpu
+        Decoding with pyarrow alone, batch by batch: wall time, and of all processors.
+    kernel, kernel_cpu
+        Value and gradient of resident events.
+    stream
+        The same while the events are read.
+    many, many_kernel
+        Value and gradient at 32 points, streaming and resident.
+    table
+        Reading the columns into memory with pyarrow.
+    first, first_streaming
+        Preparation and first evaluation, resident and streaming, with warm kernels.
+    processors
+        That there are.
+    """
+
+    model: str
+    threads: int
+    events: int
+    decode: float
+    decode_cpu: float
+    kernel: float
+    kernel_cpu: float
+    stream: float
+    many: float
+    many_kernel: float
+    table: float
+    first: float
+    first_streaming: float
+    processors: int
+
+    @property
+    def slowest(self) -> float:
+        """Seconds of the slowest part."""
+        both = (self.decode_cpu + self.kernel_cpu) / self.processors
+        return max(self.decode, self.kernel, both)
+
+    @property
+    def reading_dominates(self) -> bool:
+        """Whether reading takes longer than the kernels at all points."""
+        return self.decode > self.many_kernel
+
+    def misses(self) -> Iterator[str]:
+        """What is not as promised."""
+        where = f"{self.model}, {self.threads} thread(s)"
+        share = self.slowest / self.stream
+        if not share >= RATE_SHARE:
+            yield f"{where}: streaming at {share:.0%} of its slowest part, promised {RATE_SHARE:.0%}"
+        cost = self.many / self.stream
+        if self.reading_dominates and not cost <= MANY_COST:
+            yield f"{where}: {MANY} sets cost {cost:.2f} passes, promised {MANY_COST:g}"
+        first = self.first / self.table
+        if not first <= FIRST_COST:
+            yield f"{where}: first evaluation takes {first:.2f} readings, promised {FIRST_COST:g}"
+
+
+HEAD = (
+    f"{'ns per event, medians':<24}{'decode':>8}{'kernel':>8}{'both/cpu':>9}{'stream':>8}"
+    f"{'of slowest':>11}{'of min':>8}{f'{MANY} sets':>9}{'cost':>6}{'table':>8}{'first':>8}"
+    f"{'cost':>6}{'streamed':>9}"
+)
+
+
+def line(row: Row) -> str:
+    """A row for people."""
+    scale = 1e9 / row.events
+    both = (row.decode_cpu + row.kernel_cpu) / row.processors
+    cells = (
+        f"{f'{row.model} {row.threads}T':<24}{scale * row.decode:>8.1f}{scale * row.kernel:>8.1f}"
+        f"{scale * both:>9.1f}{scale * row.stream:>8.1f}{row.slowest / row.stream:>11.0%}"
+        f"{max(row.decode, row.kernel) / row.stream:>8.0%}{scale * row.many:>9.1f}"
+        f"{row.many / row.stream:>6.2f}{scale * row.table:>8.1f}{scale * row.first:>8.1f}"
+        f"{row.first / row.table:>6.2f}{row.first_streaming / row.table:>9.2f}"
+    )
+    return cells + "  MISS" * any(row.misses())
+
+
+def write(folder: Path, name: str, events: int, group_rows: int) -> list[Path]:
+    """Both samples of a model as files with the settings that pyarrow has by default."""
+    paths = []
+    for role in models.ROLES:
+        columns = models.events("A" if name == "wide" else name, events, role)
+        path = folder / f"{name}-{role}.parquet"
+        pq.write_table(pa.table(columns), path, row_group_size=group_rows)
+        paths.append(path)
+    return paths
+
+
+def decode(paths: Sequence[Path], columns: Sequence[str], threads: int) -> None:
+    """Decode columns as fast as pyarrow can in bounded memory, each thread its row groups."""
+
+    def part(path: Path, share: int) -> None:
+        with pa.OSFile(str(path)) as source, pq.ParquetFile(source, pre_buffer=False) as file:
+            groups = file.num_row_groups
+            own = list(range(groups * share // threads, groups * (share + 1) // threads))
+            for _ in file.iter_batches(BATCH_ROWS, own, list(columns), use_threads=False):
+                pass
+
+    for path in paths:
+        if threads == 1:
+            part(path, 0)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(part, [path] * threads, range(threads)))
+
+
+def likelihood(name: str, paths: Sequence[Path], storage: str, threads: int) -> Any:
+    """The likelihood over files; every event is summed in every evaluation."""
+    samples = [laddu_dask.read_parquet(path) for path in paths]
+    term = laddu_dask.NLL(
+        laddu_dask.Model(MODELS[name](laddu_dask)),
+        **dict(zip(models.ROLES, samples, strict=True)),
+        name=name,
+    )
+    return laddu_dask.Likelihood(
+        [term],
+        execution=laddu_dask.Execution(storage=storage, threads=threads, normalization="general"),
+    )
+
+
+def first(name: str, paths: Sequence[Path], storage: str, threads: int) -> None:
+    """From nothing to the first value and gradient."""
+    fresh = likelihood(name, paths, storage, threads)
+    fresh.value_and_gradient(fresh.default_parameters)
+    fresh.close()
+
+
+def measure(name: str, paths: Sequence[Path], threads: int, events: int, rounds: int) -> Row:
+    """Time everything in turn, `rounds` times."""
+    columns = [*models.READS["A" if name == "wide" else name], "weight"]
+    kinds = {kind: likelihood(name, paths, kind, threads) for kind in ("resident", "streaming")}
+    start = kinds["resident"].default_parameters
+    values = [kind.value_and_gradient(start)[0] for kind in kinds.values()]
+    if values[0] != values[1]:
+        raise SystemExit(f"{name}: resident and streaming events give {values}")
+    if not optimizer.wait(PATIENCE):
+        raise SystemExit(f"{name}: kernels are not optimised after {PATIENCE:.0f} s")
+    rng = np.random.default_rng(7)
+
+    def table() -> None:
+        held = [pq.read_table(path, columns=columns, use_threads=threads > 1) for path in paths]
+        del held
+
+    def points(count: int) -> Any:
+        return [start * rng.uniform(0.99, 1.01, len(start)) for _ in range(count)]
+
+    calls: dict[str, Callable[[], Any]] = {
+        "decode": lambda: decode(paths, columns, threads),
+        "kernel": lambda: kinds["resident"].value_and_gradient(*points(1)),
+        "stream": lambda: kinds["streaming"].value_and_gradient(*points(1)),
+        "many": lambda: kinds["streaming"].value_and_gradient_many(points(MANY)),
+        "many_kernel": lambda: kinds["resident"].value_and_gradient_many(points(MANY)),
+        "table": table,
+        "first": lambda: first(name, paths, "resident", threads),
+        "first_streaming": lambda: first(name, paths, "streaming", threads),
+    }
+    seconds: dict[str, list[float]] = {what: [] for what in calls}
+    cpu: dict[str, list[float]] = {what: [] for what in calls}
+    for _ in range(rounds):
+        for what, call in calls.items():
+            wall, busy = perf_counter(), process_time()
+            call()
+            seconds[what].append(perf_counter() - wall)
+            cpu[what].append(process_time() - busy)
+    for kind in kinds.values():
+        kind.close()
+    medians = {what: float(np.median(found)) for what, found in seconds.items()}
+    return Row(
+        model=name,
+        threads=threads,
+        events=2 * events,
+        decode_cpu=float(np.median(cpu["decode"])),
+        kernel_cpu=float(np.median(cpu["kernel"])),
+        processors=available_threads(),
+        **medians,
+    )
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description="reading and computing at once")
+    parser.add_argument("--models", nargs="+", choices=[*MODELS], default=["D", "A", "B", "wide"])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--events", type=int, default=1_000_000, help="of each of two samples")
+    parser.add_argument("--group-rows", type=int, default=1 << 17, help="rows of a row group")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--check", action="store_true", help="fail if a promise is not kept")
+    options = parser.parse_args()
+    machine = Machine.here()
+    print(
+        f"{machine.processor}, {machine.threads} processors, load average {machine.load:.1f} "
+        f"before the start\n2 samples of {options.events} events in row groups of "
+        f"{options.group_rows}, {options.rounds} rounds\n\n{HEAD}"
+    )
+    missed = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.models:
+            paths = write(Path(folder), name, options.events, options.group_rows)
+            for threads in options.threads:
+                row = measure(name, paths, threads, options.events, options.rounds)
+                print(line(row), flush=True)
+                missed += row.misses()
+            for path in paths:
+                path.unlink()
+    if options.check and missed:
+        print("\n".join(["", *missed]))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
