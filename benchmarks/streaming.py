@@ -111,7 +111,7 @@ class Row:
         where = f"{self.model}, {self.threads} thread(s)"
         share = self.slowest / self.stream
         if not share >= RATE_SHARE:
-            yield f"{where}: streaming at {share:.0%} of its slowest part, promised {RATE_SHARE:.0%}"
+            yield f"{where}: streaming at {share:.0%} of its slowest part, not {RATE_SHARE:.0%}"
         cost = self.many / self.stream
         if self.reading_dominates and not cost <= MANY_COST:
             yield f"{where}: {MANY} sets cost {cost:.2f} passes, promised {MANY_COST:g}"
