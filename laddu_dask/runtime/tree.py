@@ -13,7 +13,8 @@ from typing import Any
 
 from laddu_dask.errors import AssumptionError, LadduError
 from laddu_dask.kernels import Accumulator
-from laddu_dask.runtime.preparation import contradiction, merged_findings
+from laddu_dask.runtime.chunk_preparation import merged_findings
+from laddu_dask.runtime.preparation import contradiction
 from laddu_dask.runtime.worker_plugin import describe_error, rebuild_error
 
 #: Results that become one: few enough that a node of the tree is no work, many enough that few
