@@ -30,7 +30,7 @@ from laddu_dask.data.footer import (
 )
 from laddu_dask.data.fragment import Batch, Floats, Fragment
 from laddu_dask.data.parquet_run import read_parquet_run
-from laddu_dask.data.pieces import Piece
+from laddu_dask.data.pieces import RawPiece
 from laddu_dask.data.repack import repack
 from laddu_dask.data.schema import Schema
 from laddu_dask.errors import DataError
@@ -121,7 +121,7 @@ class ParquetFragment:
 
     def read_run(
         self, run: Sequence[Fragment], columns: Sequence[str], batch_rows: int
-    ) -> Iterator[Piece]:
+    ) -> Iterator[RawPiece]:
         """See `laddu_dask.data.pieces.Consecutive`."""
         fragments = [fragment for fragment in run if isinstance(fragment, ParquetFragment)]
         return read_parquet_run(fragments, columns, checked_batch_rows(batch_rows))

@@ -15,7 +15,28 @@ from numpy.typing import NDArray
 from laddu_dask.data.fragment import Floats, Fragment
 from laddu_dask.errors import DataError
 
-__all__ = ["Consecutive", "Piece", "is_in_memory", "read_pieces"]
+__all__ = ["Consecutive", "Piece", "RawPiece", "is_in_memory", "read_pieces", "read_raw"]
+
+
+class RawPiece(Protocol):
+    """Some consecutive rows that were read, but not looked at.
+
+    Attributes
+    ----------
+    rows
+        How many.
+    """
+
+    @property
+    def rows(self) -> int: ...
+
+    def cut(self, start: int, stop: int) -> RawPiece:
+        """The rows [start, stop)."""
+        ...
+
+    def decoded(self) -> Iterable[Piece]:
+        """The rows as numbers; DataError after those that come before one that is none."""
+        ...
 
 
 class Piece(NamedTuple):
@@ -42,6 +63,10 @@ class Piece(NamedTuple):
         weights = None if self.weights is None else self.weights[start:stop]
         return Piece(stop - start, [column[start:stop] for column in self.columns], weights)
 
+    def decoded(self) -> Iterable[Piece]:
+        """Itself; see `RawPiece`."""
+        return (self,)
+
     def every_weight(self) -> Floats:
         """The weights, ones if there are none."""
         return np.ones(self.rows) if self.weights is None else self.weights
@@ -57,7 +82,7 @@ class Consecutive(Protocol):
 
     def read_run(
         self, run: Sequence[Fragment], columns: Sequence[str], batch_rows: int
-    ) -> Iterator[Piece]:
+    ) -> Iterator[RawPiece]:
         """The rows of a run of fragments, about `batch_rows` at a time.
 
         It begins with this one, and each continues the one before. Errors are those of
@@ -70,6 +95,17 @@ def read_pieces(
     fragments: Iterable[Fragment], columns: Sequence[str], batch_rows: int
 ) -> Iterator[Piece]:
     """All rows of fragments, in order, about `batch_rows` at a time.
+
+    Raises as `read_raw` and `RawPiece.decoded` do.
+    """
+    for raw in read_raw(fragments, columns, batch_rows):
+        yield from raw.decoded()
+
+
+def read_raw(
+    fragments: Iterable[Fragment], columns: Sequence[str], batch_rows: int
+) -> Iterator[RawPiece]:
+    """The same as it is read; whoever uses a piece decodes it.
 
     Raises
     ------

@@ -6,7 +6,7 @@ should stay in the cache of a core until it has been prepared and checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +14,12 @@ import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms, Precision
 from laddu_dask.compiler.assumptions import RANGE
+from laddu_dask.data.pieces import Piece
+from laddu_dask.errors import DataError
 from laddu_dask.kernels import column_layout, padded
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.kernels.backend import Backend, Rows, whole_vectors
-from laddu_dask.runtime.source_chunks import SourceChunk
+from laddu_dask.runtime.source_chunks import SourceChunk, labelled
 
 Array = npt.NDArray[np.float64]
 
@@ -41,6 +43,8 @@ class PreparedChunk(NamedTuple):
         Weights, shape (padded events,), zero in the padding; 1.0 if all events count the same.
     findings
         What the events leave of the assumptions that they contradict, by digest.
+    failure
+        What is wrong with the event behind the last one; then no chunk follows.
     """
 
     start: int
@@ -48,6 +52,7 @@ class PreparedChunk(NamedTuple):
     columns: Rows
     weights: Array | float
     findings: dict[str, str]
+    failure: DataError | None
 
 
 class ChunkPreparation:
@@ -59,25 +64,36 @@ class ChunkPreparation:
         The event programs.
     backend
         Makes the kernel.
+    label
+        Names in errors the data set of which term is prepared.
     """
 
-    def __init__(self, programs: EventPrograms, backend: Backend) -> None:
+    def __init__(self, programs: EventPrograms, backend: Backend, label: str) -> None:
         self._programs = programs
+        self._label = label
         self._backend = backend
         self._kernel = backend.compile(programs.prepare, "map")
         columns = len(programs.columns) + programs.prepare.n_outputs
         self._part = TILE * max(PART_BYTES // (8 * columns * TILE or 1), 1)
 
     def __call__(self, source: SourceChunk) -> PreparedChunk:
-        """Prepare a chunk, and drop its source."""
-        programs, events = self._programs, source.events
+        """Prepare a chunk.
+
+        Raises
+        ------
+        DataError
+            Its first event cannot be used; a later one is told with the events before it.
+        """
+        programs = self._programs
+        decoded, failure = self._decoded(source)
+        events = sum(piece.rows for piece in decoded)
         rows = column_layout.aligned_empty((programs.prepare.n_outputs, padded(events)))
         room = column_layout.aligned_empty(
             (len(programs.columns), whole_vectors(min(self._part, events)))
         )
-        weights = _weights(source, rows.shape[1])
+        weights = _weights(decoded, rows.shape[1])
         extreme = False
-        pieces = iter(source.pieces)
+        pieces = iter(decoded)
         piece, taken = next(pieces), 0
         for first in range(0, events, self._part):
             size = min(self._part, events - first)
@@ -103,7 +119,22 @@ class ChunkPreparation:
         findings = self._findings(rows[:, :events])
         if extreme:
             findings[RANGE.hex()] = "open"
-        return PreparedChunk(source.start, events, _kept(programs, rows), weights, findings)
+        return PreparedChunk(
+            source.start, events, _kept(programs, rows), weights, findings, failure
+        )
+
+    def _decoded(self, source: SourceChunk) -> tuple[list[Piece], DataError | None]:
+        pieces: list[Piece] = []
+        try:
+            for raw in source.pieces:
+                pieces.extend(raw.decoded())  # keeps what comes before an error
+        except DataError as error:
+            failure = labelled(error, self._label)
+            failure.__cause__ = error
+            if not pieces:
+                raise failure from error
+            return pieces, failure
+        return pieces, None
 
     def _findings(self, rows: Array) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -114,12 +145,12 @@ class ChunkPreparation:
         return found
 
 
-def _weights(source: SourceChunk, width: int) -> Array | float:
-    if all(piece.weights is None for piece in source.pieces):
+def _weights(pieces: Sequence[Piece], width: int) -> Array | float:
+    if all(piece.weights is None for piece in pieces):
         return 1.0
     weights: Array = column_layout.aligned_empty((width,))
     start = 0
-    for piece in source.pieces:
+    for piece in pieces:
         weights[start : start + piece.rows] = 1.0 if piece.weights is None else piece.weights
         start += piece.rows
     weights[start:] = 0.0

@@ -86,7 +86,7 @@ def prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
     all are checked: what is found then does not depend on the chunks.
     """
     programs = recipe.programs
-    prepare = ChunkPreparation(programs, get_backend(recipe.backend))
+    prepare = ChunkPreparation(programs, get_backend(recipe.backend), recipe.label)
     source = source_of(recipe, partition, programs.columns)
     findings: dict[str, str] = {}
     with prepared_items(source.chunks, prepare, ahead=source.takes_time) as chunks:
@@ -95,6 +95,8 @@ def prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
             if not findings:
                 first = partition.first_event + chunk.start
                 yield Chunk(first, chunk.events, chunk.columns, chunk.weights)
+            if chunk.failure is not None:
+                raise chunk.failure
             del chunk  # before the next one is made
     if findings:
         raise contradiction(recipe.label, findings)

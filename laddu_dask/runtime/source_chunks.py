@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from laddu_dask.data import Fragment
-from laddu_dask.data.pieces import Piece, is_in_memory, read_pieces
+from laddu_dask.data.pieces import Piece, RawPiece, is_in_memory, read_pieces, read_raw
 from laddu_dask.errors import DataError
 
 
 class SourceChunk(NamedTuple):
-    """Consecutive events as they were read.
+    """Consecutive events as they were read, but not looked at.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class SourceChunk(NamedTuple):
 
     start: int
     events: int
-    pieces: list[Piece]
+    pieces: list[RawPiece]
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,21 @@ class Source:
         events = sum(fragment.rows for fragment in self.fragments)
         return events > self.chunk_events and not all(map(is_in_memory, self.fragments))
 
+    def pieces(self) -> Iterator[Piece]:
+        """The events in order, as numbers."""
+        try:
+            yield from read_pieces(self.fragments, self.columns, self.chunk_events)
+        except DataError as error:
+            raise labelled(error, self.label) from error
+
     def chunks(self) -> Iterator[SourceChunk]:
         """Chunks of `chunk_events`, the last one shorter; fragments do not show in them.
 
         Events that were read before an error are delivered before it.
         """
-        start, room, pieces = 0, self.chunk_events, list[Piece]()
+        start, room, pieces = 0, self.chunk_events, list[RawPiece]()
         failure = None
-        for piece in _until_error(read_pieces(self.fragments, self.columns, self.chunk_events)):
+        for piece in _until_error(read_raw(self.fragments, self.columns, self.chunk_events)):
             if isinstance(piece, DataError):
                 failure = piece
                 break
@@ -78,11 +85,15 @@ class Source:
         if pieces:
             yield SourceChunk(start, self.chunk_events - room, pieces)
         if failure is not None:
-            context = {**failure.context, "label": self.label}
-            raise DataError(f"{self.label}: {failure}", **context) from failure
+            raise labelled(failure, self.label) from failure
 
 
-def _until_error(pieces: Iterator[Piece]) -> Iterable[Piece | DataError]:
+def labelled(error: DataError, label: str) -> DataError:
+    """The error, with the data set of which term was read."""
+    return DataError(f"{label}: {error}", **{**error.context, "label": label})
+
+
+def _until_error(pieces: Iterator[RawPiece]) -> Iterable[RawPiece | DataError]:
     """The pieces, and the error instead of those that it keeps from being read."""
     try:
         yield from pieces

@@ -114,9 +114,8 @@ class StreamingPartition:
 
     def weights(self) -> Iterator[Array]:
         """Weights of the events; no other column is read."""
-        for chunk in source_of(self.recipe, self.partition, ()).chunks():
-            for piece in chunk.pieces:
-                yield piece.every_weight()
+        for piece in source_of(self.recipe, self.partition, ()).pieces():
+            yield piece.every_weight()
 
 
 class RejectedPartition:
