@@ -39,11 +39,19 @@ def aligned_empty(shape: Sequence[int], dtype: npt.DTypeLike = float) -> Any:
     A vector of eight doubles is a line long: in an array that begins elsewhere each is in two of
     them. Summing the 41 columns above took a tenth longer.
     """
-    kind = np.dtype(dtype)
-    size = math.prod(shape) * kind.itemsize
-    room = np.empty(size + _LINE_BYTES, dtype=np.uint8)
+    return aligned(np.empty(room_bytes(shape, dtype), dtype=np.uint8), shape, dtype)
+
+
+def room_bytes(shape: Sequence[int], dtype: npt.DTypeLike) -> int:
+    """Bytes that hold an array wherever a cache line begins in them."""
+    return math.prod(shape) * np.dtype(dtype).itemsize + _LINE_BYTES
+
+
+def aligned(room: npt.NDArray[np.uint8], shape: Sequence[int], dtype: npt.DTypeLike) -> Any:
+    """The array in the room that begins with a cache line; see `room_bytes`."""
     first = -room.ctypes.data % _LINE_BYTES
-    return room[first : first + size].view(kind).reshape(shape)
+    last = first + room_bytes(shape, dtype) - _LINE_BYTES
+    return room[first:last].view(dtype).reshape(shape)
 
 
 def empty_columns(columns: int, events: int, *, vectors: bool, dtype: npt.DTypeLike = float) -> Any:

@@ -16,9 +16,10 @@ from laddu_dask.compiler import EventPrograms, Precision
 from laddu_dask.compiler.assumptions import RANGE
 from laddu_dask.data.pieces import Piece
 from laddu_dask.errors import DataError
-from laddu_dask.kernels import column_layout, padded
+from laddu_dask.kernels import padded
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.kernels.backend import Backend, Rows, whole_vectors
+from laddu_dask.runtime.array_pool import ArrayPool
 from laddu_dask.runtime.source_chunks import SourceChunk, labelled
 
 Array = npt.NDArray[np.float64]
@@ -71,6 +72,7 @@ class ChunkPreparation:
     def __init__(self, programs: EventPrograms, backend: Backend, label: str) -> None:
         self._programs = programs
         self._label = label
+        self._pool = ArrayPool()
         self._backend = backend
         self._kernel = backend.compile(programs.prepare, "map")
         columns = len(programs.columns) + programs.prepare.n_outputs
@@ -87,11 +89,9 @@ class ChunkPreparation:
         programs = self._programs
         decoded, failure = self._decoded(source)
         events = sum(piece.rows for piece in decoded)
-        rows = column_layout.aligned_empty((programs.prepare.n_outputs, padded(events)))
-        room = column_layout.aligned_empty(
-            (len(programs.columns), whole_vectors(min(self._part, events)))
-        )
-        weights = _weights(decoded, rows.shape[1])
+        rows = self._pool.empty((programs.prepare.n_outputs, padded(events)))
+        room = self._pool.empty((len(programs.columns), whole_vectors(min(self._part, events))))
+        weights = self._weights(decoded, rows.shape[1])
         extreme = False
         pieces = iter(decoded)
         piece, taken = next(pieces), 0
@@ -119,9 +119,34 @@ class ChunkPreparation:
         findings = self._findings(rows[:, :events])
         if extreme:
             findings[RANGE.hex()] = "open"
-        return PreparedChunk(
-            source.start, events, _kept(programs, rows), weights, findings, failure
-        )
+        return PreparedChunk(source.start, events, self._kept(rows), weights, findings, failure)
+
+    def _weights(self, pieces: Sequence[Piece], width: int) -> Array | float:
+        if all(piece.weights is None for piece in pieces):
+            return 1.0
+        weights: Array = self._pool.empty((width,))
+        start = 0
+        for piece in pieces:
+            weights[start : start + piece.rows] = 1.0 if piece.weights is None else piece.weights
+            start += piece.rows
+        weights[start:] = 0.0
+        return weights
+
+    def _kept(self, rows: Array) -> Rows:
+        """The cached columns among the rows, rounded to the precision of the kernels.
+
+        They are doubles until then: roots of differences and sines of large numbers would suffer.
+        What is too large for a float becomes infinite, and the event is reported like any infinite
+        one.
+        """
+        cached = rows[: self._programs.n_cached]
+        number = NUMBERS[self._programs.precision]
+        if cached.dtype == number:
+            return cached
+        kept: Rows = self._pool.empty(cached.shape, number)
+        with np.errstate(over="ignore"):
+            kept[...] = cached
+        return kept
 
     def _decoded(self, source: SourceChunk) -> tuple[list[Piece], DataError | None]:
         pieces: list[Piece] = []
@@ -143,29 +168,6 @@ class ChunkPreparation:
             if finding is not None:
                 found[check.digest.hex()] = finding
         return found
-
-
-def _weights(pieces: Sequence[Piece], width: int) -> Array | float:
-    if all(piece.weights is None for piece in pieces):
-        return 1.0
-    weights: Array = column_layout.aligned_empty((width,))
-    start = 0
-    for piece in pieces:
-        weights[start : start + piece.rows] = 1.0 if piece.weights is None else piece.weights
-        start += piece.rows
-    weights[start:] = 0.0
-    return weights
-
-
-def _kept(programs: EventPrograms, rows: Array) -> Rows:
-    """The cached columns among the rows, rounded to the precision of the kernels.
-
-    They are doubles until then: roots of differences and sines of large numbers would suffer. What
-    is too large for a float becomes infinite, and the event is reported like any infinite one.
-    """
-    with np.errstate(over="ignore"):
-        kept: Rows = rows[: programs.n_cached].astype(NUMBERS[programs.precision], copy=False)
-    return kept
 
 
 def merged_findings(one: Mapping[str, str], two: Mapping[str, str]) -> dict[str, str]:
