@@ -28,6 +28,9 @@ __all__ = ["SELECTION_ROWS", "SelectedFragment", "Selection", "decoded_columns",
 SELECTION_ROWS = 1 << 14
 """Rows that are judged at once when they are counted."""
 
+FEWEST_ROWS = 1 << 10
+"""Rows that are judged at once at least: to find one event may take looking at a million."""
+
 _Rows = NDArray[np.intp]
 
 
@@ -111,7 +114,8 @@ class SelectedFragment:
     ) -> Iterator[tuple[Sequence[NDArray[Any]], Floats]]:
         stop = self.first + self.rows
         row = 0
-        for batch, kept, order in judged(self.base, self.conditions, columns, batch_rows):
+        size = max(batch_rows, FEWEST_ROWS)
+        for batch, kept, order in judged(self.base, self.conditions, columns, size):
             if row + len(kept) > self.passing:
                 raise self._changed(row + len(kept))
             meant = kept[max(self.first - row, 0) : max(stop - row, 0)]

@@ -114,7 +114,11 @@ class Even:
     text = "x is even"
     fingerprint = "even"
 
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
     def test(self, values: Any) -> Verdict:
+        self.asked.append(values.shape[1])
         return Verdict(values[0] % 2 == 0, np.zeros(values.shape[1], dtype=bool))
 
 
@@ -123,6 +127,17 @@ def test_any_condition_of_the_protocol() -> None:
     data = arrays(x=np.arange(6)).select(Even())
     assert data.column("x").tolist() == [0.0, 2.0, 4.0]
     assert data.source == "arrays where x is even"
+
+
+def test_one_event_is_found_in_few_steps() -> None:
+    """Errors look at single events; the rows before them are judged many at a time."""
+    condition = Even()
+    data = arrays(x=np.arange(5000)).select(condition)
+    assert data.n_events == 2500
+    condition.asked.clear()
+    (batch,) = data.fragments[0].cut(2000, 2001).read(["x"], 1)
+    assert batch.values.tolist() == [[4000.0]]
+    assert condition.asked == [1024, 1024, 1024, 1024]
 
 
 @pytest.mark.parametrize(
