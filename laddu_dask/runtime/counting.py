@@ -9,15 +9,13 @@ from typing import Any
 
 from laddu_dask.data import Dataset
 from laddu_dask.data.counting import Job, on_threads
-from laddu_dask.errors import DataError, ExecutionError, LadduError
+from laddu_dask.errors import DataError
 from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.locality import Reach
 
 #: Tasks per thread: enough to even out files of different size, and to see that work goes on.
 TASKS_PER_THREAD = 8
-#: Seconds without any finished task after which counting on a cluster fails.
-PATIENCE = 300.0
 
 
 def count_events(datasets: Iterable[Dataset], execution: Execution) -> None:
@@ -53,6 +51,7 @@ def count_events(datasets: Iterable[Dataset], execution: Execution) -> None:
 def _on_workers(client: Any, jobs: Sequence[Job]) -> list[int]:
     """Count in Dask tasks, each of which does several jobs in a row."""
     from laddu_dask.runtime.file_reach import ask_reach
+    from laddu_dask.runtime.waiting import wait_for
 
     workers = client.scheduler_info(n_workers=-1)["workers"]
     require_workers(workers)
@@ -70,7 +69,9 @@ def _on_workers(client: Any, jobs: Sequence[Job]) -> list[int]:
                 "files, locks or connections"
             ) from error
     try:
-        return [rows for future in futures for rows in _result(future, futures)]
+        what = "counting events"
+        counts = (wait_for(client, future, futures, what=what) for future in futures)
+        return [rows for part in counts for rows in part]
     finally:
         client.cancel(futures)  # after an error the rest is not wanted
 
@@ -93,26 +94,3 @@ def _groups(
 
 def _count_all(jobs: Sequence[Job]) -> list[int]:
     return [job() for job in jobs]
-
-
-def _result(future: Any, all_of_them: Sequence[Any]) -> list[int]:
-    """The result of a task; waits as long as any task gets done."""
-    while True:
-        done = sum(other.done() for other in all_of_them)
-        try:
-            found: list[int] = future.result(timeout=PATIENCE)
-            return found
-        except LadduError:
-            raise
-        except TimeoutError as error:
-            if done == sum(other.done() for other in all_of_them):
-                raise ExecutionError(
-                    f"no part of the events was counted for {PATIENCE:.0f} s; look at the "
-                    "workers' logs",
-                    option="cluster",
-                ) from error
-        except Exception as error:
-            raise ExecutionError(
-                f"counting events on the cluster failed with {type(error).__name__}: {error}",
-                option="cluster",
-            ) from error

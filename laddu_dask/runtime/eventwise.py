@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from laddu_dask.kernels import get_backend
 from laddu_dask.runtime.capacity import require_workers
 from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
+from laddu_dask.runtime.locality import apart
 from laddu_dask.runtime.partitions import Partition, partition_dataset
 from laddu_dask.runtime.preparation import Recipe, prepare_chunks
 from laddu_dask.runtime.window import AHEAD, events_at_once
@@ -205,6 +207,7 @@ def _on_cluster(
 ) -> Generator[Block, None, None]:
     # Without a cluster nobody pays for these.
     from laddu_dask.runtime.cluster_link import connect
+    from laddu_dask.runtime.file_reach import reach_of
     from laddu_dask.runtime.waiting import wait_for
 
     client, owned = connect(cluster)
@@ -222,10 +225,13 @@ def _on_cluster(
             waiting.popleft()
             return found
 
-        for partition in partitions:
+        reach = reach_of(client, partitions)
+        pieces = chain.from_iterable(apart(partition, reach) for partition in partitions)
+        for piece, readers in pieces:
             if len(waiting) == ahead:
                 yield from first_in_line()
-            waiting.append(client.submit(_all_blocks, shared, partition, pure=False))
+            options = {} if readers is None else {"workers": [*readers]}
+            waiting.append(client.submit(_all_blocks, shared, piece, pure=False, **options))
         while waiting:
             yield from first_in_line()
     finally:

@@ -73,6 +73,19 @@ async def _ask(client: Any, stamps: tuple[FileStamp, ...]) -> dict[str, dict[str
     return dict(zip(workers, await asyncio.gather(*map(ask, workers)), strict=True))
 
 
+def reach_of(client: Any, partitions: Iterable[Partition]) -> Reach:
+    """What workers say about the files of partitions.
+
+    Raises
+    ------
+    DataError
+        A file that no worker can read, or a function that gives events and cannot be sent.
+    """
+    fragments = [part for item in partitions for part in item.fragments]
+    _refuse_stuck_functions(fragments)
+    return ask_reach(client, (part.stamp for part in fragments))
+
+
 def within_reach(
     client: Any, payload: ReductionPayload
 ) -> tuple[ReductionPayload, dict[int, Collection[str]]]:
@@ -112,9 +125,7 @@ def reachable(
         A file that no worker can read, a partition whose files no worker can read all of, or a
         function that gives events and cannot be sent.
     """
-    fragments = [part for item in partitions for part in item.fragments]
-    _refuse_stuck_functions(fragments)
-    reach = ask_reach(client, (part.stamp for part in fragments))
+    reach = reach_of(client, partitions)
     placements = [place(partition, reach) for partition in partitions]
     found = list(partitions)
     for number, (partition, placement) in enumerate(zip(partitions, placements, strict=True)):

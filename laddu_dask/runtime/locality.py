@@ -7,9 +7,11 @@ may have no reader in common: the few rows of the smaller part are read where th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
+from laddu_dask.data import Fragment
 from laddu_dask.errors import DataError
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.runtime.partitions import Partition
@@ -108,6 +110,23 @@ def place(partition: Partition, reach: Reach) -> Placement:
             file=other,
         )
     return Placement(readers, away)
+
+
+def apart(partition: Partition, reach: Reach) -> Iterator[tuple[Partition, frozenset[str] | None]]:
+    """A partition in pieces, in order, each of which has readers; None where all can read it.
+
+    For values event by event, which know no tiles: nothing has to travel.
+    """
+
+    def readers(fragment: Fragment) -> frozenset[str] | None:
+        file = None if fragment.stamp is None else fragment.stamp.path
+        return reach.readers([file]) if file in reach.problems else None
+
+    first = partition.first_event
+    for able, fragments in groupby(partition.fragments, readers):
+        piece = Partition(first, tuple(fragments))
+        yield piece, able
+        first += piece.events
 
 
 def _most_rows(rows: Mapping[str, int], reach: Reach) -> list[str]:

@@ -236,15 +236,15 @@ class Reducer:
             room = LocalRoom(self._pool, LeasePool("disk", self.capacity().disk))
             return LocalSession(payload, self.execution.local_threads, room)
         from laddu_dask.runtime import tasks
-
-        workers = len(self.capacity().threads)
-        if tasks.choose_route(once=self.once, workers=workers) == "tasks":
-            self._owner = [*range(len(payload.recipes))]  # a tree leaves one result of each pass
-            return tasks.TaskSession(self._client, payload, keep=not self.once)
-        from laddu_dask.runtime.cluster import ClusterSession
         from laddu_dask.runtime.file_reach import within_reach
 
         payload, readers = within_reach(self._client, payload)
+        workers = len(self.capacity().threads)
+        if tasks.choose_route(once=self.once, workers=workers) == "tasks":
+            self._owner = [*range(len(payload.recipes))]  # a tree leaves one result of each pass
+            return tasks.TaskSession(self._client, payload, readers, keep=not self.once)
+        from laddu_dask.runtime.cluster import ClusterSession
+
         return RemoteSession(
             ClusterSession(
                 self._client, RemotePayload(payload), len(payload.tasks), readers=readers

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -64,6 +64,8 @@ class TaskSession:
         A connected client.
     payload
         What to prepare and evaluate.
+    readers
+        Partition -> the workers that can read its files, for partitions that not all can read.
     keep
         Whether prepared partitions stay on the workers, for evaluations to come.
 
@@ -73,9 +75,17 @@ class TaskSession:
         Other versions of the software there.
     """
 
-    def __init__(self, client: Client, payload: ReductionPayload, *, keep: bool) -> None:
+    def __init__(
+        self,
+        client: Client,
+        payload: ReductionPayload,
+        readers: Mapping[int, Collection[str]],
+        *,
+        keep: bool,
+    ) -> None:
         self._client = client
         self._payload = payload
+        self._readers = readers
         self._name = f"pass{uuid.uuid4().hex[:12]}"
         self._evaluations = 0
         self._used: list[str] = []  # keys of the last evaluation
@@ -87,7 +97,9 @@ class TaskSession:
             # Its service knows how much room there is on a worker.
             client.register_plugin(PartitionService(self._name, RemotePayload(payload)))
             numbers = range(len(payload.tasks))
-            self._kept = self._map("partition", _prepare_kept, [self._name] * len(numbers), numbers)
+            self._kept = self._map(
+                "partition", _prepare_kept, [self._name] * len(numbers), numbers, readers=readers
+            )
 
     def evaluate(
         self, mode: Mode, frontiers: Sequence[Array], effort: float = 1.0
@@ -113,6 +125,7 @@ class TaskSession:
             [orders[index] for index in owners],
             range(len(owners)),
             self._payload.tasks if self._kept is None else self._kept,
+            readers=self._readers,
         )
         leaves: list[list[Any]] = [[] for _ in orders]
         for index, leaf in zip(owners, sums, strict=True):
@@ -181,12 +194,30 @@ class TaskSession:
                 self._client.unregister_worker_plugin(plugin_name(self._name))
         self._recipes, self._kept = [], None
 
-    def _map(self, name: str, work: Any, *columns: Sequence[Any]) -> list[Any]:
-        """Futures of `work` for each row of arguments, of one message for all of them."""
-        keys = [f"laddu-{self._name}-{name}-{k}" for k in range(len(columns[0]))]
+    def _map(
+        self,
+        name: str,
+        work: Any,
+        *columns: Sequence[Any],
+        readers: Mapping[int, Collection[str]] | None = None,
+    ) -> list[Any]:
+        """Futures of `work` for each row of arguments; one message for all of equal readers."""
+        groups: dict[frozenset[str], list[int]] = {}
+        for k in range(len(columns[0])):
+            groups.setdefault(frozenset((readers or {}).get(k, ())), []).append(k)
+        futures: dict[int, Any] = {}
         # Events that are arrays of this process have to travel, whatever Dask thinks of that.
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
-            return list(self._client.map(work, *columns, key=keys, pure=False))
+            for able, numbers in groups.items():
+                made = self._client.map(
+                    work,
+                    *([column[k] for k in numbers] for column in columns),
+                    key=[f"laddu-{self._name}-{name}-{k}" for k in numbers],
+                    pure=False,
+                    workers=[*able] or None,
+                )
+                futures.update(zip(numbers, made, strict=True))
+        return [futures[k] for k in range(len(columns[0]))]
 
 
 def _itself(what: Any) -> Any:

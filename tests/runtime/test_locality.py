@@ -20,7 +20,7 @@ from laddu_dask.data.fetched import fetched
 from laddu_dask.data.footer import FileStamp
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.runtime.file_reach import problems_here
-from laddu_dask.runtime.locality import Placement, Reach, place, wishes
+from laddu_dask.runtime.locality import Placement, Reach, apart, place, wishes
 from laddu_dask.runtime.partitions import Partition, partition_dataset
 
 WORKERS = frozenset({"w1", "w2", "w3"})
@@ -125,6 +125,12 @@ def test_whole_files_can_lie_anywhere(rows: list[int], holders: list[set[int]]) 
         common = known.readers([fragment.file for fragment in stay])
         assert (placement.readers or workers) <= common
         assert placement.readers is None or placement.readers
+        pieces = list(apart(partition, known))
+        assert [part for piece, _ in pieces for part in piece.fragments] == [*partition.fragments]
+        ends = np.cumsum([partition.first_event, *(piece.events for piece, _ in pieces)])
+        assert [piece.first_event for piece, _ in pieces] == ends[:-1].tolist()
+        for piece, able in pieces:
+            assert (able or workers) == known.readers([part.file for part in piece.fragments])
 
 
 def test_a_file_that_nobody_can_read() -> None:

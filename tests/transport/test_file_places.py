@@ -124,6 +124,33 @@ def test_a_copy_of_another_time_is_another_file(client: Client, folders: dict[st
     assert objective(execution) == objective(ld.Execution(threads=1, partitions=1))
 
 
+def test_values_event_by_event(client: Client, folders: dict[str, Path]) -> None:
+    """No tiles there: each piece is worked on where its file is, and nothing travels."""
+    show(folders, first="ac", second="b")
+    execution = ld.Execution(cluster=client, partitions=2)
+    for select in (False, True):
+        found = rate().evaluate(dataset(select), execution=execution)
+        assert found.tobytes() == rate().evaluate(dataset(select)).tobytes()
+
+
+def test_one_pass_by_tasks(client: Client, folders: dict[str, Path]) -> None:
+    """Sums that are made once, and integrals that are separated."""
+    show(folders, first="ac", second="b")
+    execution = ld.Execution(cluster=client, partitioning="file_groups")
+    shape = ld.Model(ld.parameter("a", initial=0.5) * ld.scalar("x"))
+    data = ld.Dataset.from_ranges(squares, ["x"], rows=2000, identity="squares").select(
+        ld.scalar("x") > 0.0
+    )
+
+    def value(execution: ld.Execution) -> float:
+        term = ld.NLL(shape, data=data, accepted_mc=dataset())
+        with ld.Likelihood([term], execution) as likelihood:
+            return likelihood.value()
+
+    assert value(execution) == value(ld.Execution(threads=1, partitions=1))
+    assert shape.reduce(dataset(), execution=execution) == shape.reduce(dataset())
+
+
 def test_cuts_inside_files_that_lie_apart(client: Client, folders: dict[str, Path]) -> None:
     """More rows than those of a tile do not travel; the message says what to do."""
     show(folders, first="ac", second="b")
