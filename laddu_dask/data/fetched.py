@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ class FetchedFragment:
     held
         The rows.
     """
+
+    in_memory: ClassVar[bool] = True
 
     base: Fragment
     held: ArrayFragment

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from laddu_dask.data.batches import BatchFragment, BatchSource
 from laddu_dask.data.checks import checked_batch_rows, checked_cut, digest
 from laddu_dask.data.conditions import Condition
 from laddu_dask.data.counting import CountedOnce, Each, Job, files_of, fingerprints_of
-from laddu_dask.data.fragment import Batch, Floats, Fragment
+from laddu_dask.data.fragment import Batch, Fragment
+from laddu_dask.data.judged import columns_of_conditions, judge
+from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory
 from laddu_dask.data.ranges import RangeFragment, RangeSource
 from laddu_dask.data.repack import repack
 from laddu_dask.data.reweighted import Reweighted
@@ -30,8 +29,6 @@ SELECTION_ROWS = 1 << 14
 
 FEWEST_ROWS = 1 << 10
 """Rows that are judged at once at least: to find one event may take looking at a million."""
-
-_Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +78,11 @@ class SelectedFragment:
     def locate(self, row: int) -> int:
         """See `Fragment`; reads the columns of the conditions to find out."""
         wanted = self.first + row
-        for batch, kept, _ in judged(self.base, self.conditions, (), SELECTION_ROWS):
-            if wanted < len(kept):
-                return self.base.locate(batch.start + int(kept[wanted]))
-            wanted -= len(kept)
-        raise self._changed(self.passing - 1 - wanted)
+        for item in judge([self.base], self.conditions, (), SELECTION_ROWS):
+            if wanted < len(item.kept):
+                return self.base.locate(item.start + int(item.kept[wanted]))
+            wanted -= len(item.kept)
+        raise _changed([self], self.first + row - wanted)
 
     def cut(self, start: int, stop: int) -> SelectedFragment:
         start, stop = checked_cut(self, start, stop)
@@ -96,100 +93,80 @@ class SelectedFragment:
     def unweighted(self) -> SelectedFragment:
         return replace(self, base=self.base.unweighted())
 
-    def read(self, columns: Sequence[str], batch_rows: int) -> Iterator[Batch]:
-        """Read the base from its beginning; what is not meant is dropped.
+    @property
+    def in_memory(self) -> bool:
+        return is_in_memory(self.base)
 
-        A fragment that reaches the end of the selection checks that nothing follows.
-        """
+    def continues(self, previous: Fragment) -> bool:
+        """Whether these rows follow those of `previous` in the same source."""
+        return (
+            isinstance(previous, SelectedFragment)
+            and self.first == 0
+            and previous.first + previous.rows == previous.passing
+            and isinstance(self.base, Consecutive)
+            and self.base.continues(previous.base)
+            and self.conditions == previous.conditions
+        )
+
+    def read_run(
+        self, run: Sequence[Fragment], columns: Sequence[str], batch_rows: int
+    ) -> Iterator[Piece]:
+        """See `laddu_dask.data.pieces.Consecutive`."""
+        own = [fragment for fragment in run if isinstance(fragment, SelectedFragment)]
+        return _selected(own, columns, checked_batch_rows(batch_rows))
+
+    def read(self, columns: Sequence[str], batch_rows: int) -> Iterator[Batch]:
+        """Read the base from its beginning; what is not meant is dropped."""
         size = checked_batch_rows(batch_rows)
+        pieces = _selected([self], columns, size)
         return repack(
-            self._pieces(tuple(columns), size),
+            ((piece.columns, piece.every_weight()) for piece in pieces),
             total=self.rows,
             n_columns=len(columns),
             batch_rows=size,
         )
 
-    def _pieces(
-        self, columns: tuple[str, ...], batch_rows: int
-    ) -> Iterator[tuple[Sequence[NDArray[Any]], Floats]]:
-        stop = self.first + self.rows
-        row = 0
-        size = max(batch_rows, FEWEST_ROWS)
-        for batch, kept, order in judged(self.base, self.conditions, columns, size):
-            if row + len(kept) > self.passing:
-                raise self._changed(row + len(kept))
-            meant = kept[max(self.first - row, 0) : max(stop - row, 0)]
-            if len(meant):
-                yield [batch.values[order[name], meant] for name in columns], batch.weights[meant]
-            row += len(kept)
-            if row >= stop and stop < self.passing:
-                return
-        if row < self.passing:
-            raise self._changed(row)
 
-    def _changed(self, found: int) -> DataError:
-        return DataError(
-            f"{found} rows of {self.label} pass the selection where {self.passing} passed when "
-            "they were counted; the source changed while it was in use, open it again",
-            file=self.file,
-        )
+def _selected(
+    run: Sequence[SelectedFragment], columns: Sequence[str], batch_rows: int
+) -> Iterator[Piece]:
+    """Rows of fragments each of which continues the one before.
 
-
-def columns_of_conditions(conditions: Iterable[Condition]) -> tuple[str, ...]:
-    """The columns that they read, each once."""
-    return tuple(dict.fromkeys(name for item in conditions for name in item.columns))
-
-
-def judged(
-    base: Fragment, conditions: tuple[Condition, ...], columns: Sequence[str], batch_rows: int
-) -> Iterator[tuple[Batch, _Rows, dict[str, int]]]:
-    """Batches of a fragment with the positions of rows that pass.
-
-    Yields
-    ------
-    batch, kept, order
-        A batch of the base; positions of rows in it, ascending; and the row of `batch.values` that
-        each column is.
-
-    Raises
-    ------
-    DataError
-        A condition is NaN: for the first row for which one is, whatever the size of batches.
+    Whoever reaches the end of the selection checks that nothing follows.
     """
-    names = tuple(dict.fromkeys((*columns, *columns_of_conditions(conditions))))
-    order = {name: row for row, name in enumerate(names)}
-    for batch in base.read(names, batch_rows):
-        kept: _Rows = np.arange(len(batch.weights))
-        unknown: tuple[int, Condition] | None = None
-        for condition in conditions:
-            read = np.array([order[name] for name in condition.columns], dtype=np.intp)
-            verdict = condition.test(batch.values[read[:, np.newaxis], kept])
-            if verdict.unknown.any():
-                position = int(kept[np.argmax(verdict.unknown)])
-                if unknown is None or position < unknown[0]:
-                    unknown = position, condition
-            kept = kept[verdict.holds]
-        if unknown is not None:
-            yield batch, kept[kept < unknown[0]], order
-            raise _undecided(base, batch.start + unknown[0], unknown[1])
-        yield batch, kept, order
+    last = run[-1]
+    passing = sum(fragment.passing for fragment in run)
+    start, stop = run[0].first, passing - last.passing + last.first + last.rows
+    row = 0
+    bases = [fragment.base for fragment in run]
+    for item in judge(bases, last.conditions, columns, max(batch_rows, FEWEST_ROWS)):
+        count = len(item.kept)
+        if row + count > passing:
+            raise _changed(run, row + count)
+        meant = item.kept[max(start - row, 0) : max(stop - row, 0)]
+        if len(meant):
+            weights = None if item.weights is None else item.weights[meant]
+            yield Piece(len(meant), [item.columns[name][meant] for name in columns], weights)
+        row += count
+        if row >= stop and stop < passing:
+            return
+    if row < passing:
+        raise _changed(run, row)
 
 
-def _undecided(base: Fragment, row: int, condition: Condition) -> DataError:
-    place = base.locate(row)
-    where = "" if base.file is None else f", file {base.file}"
+def _changed(run: Sequence[SelectedFragment], found: int) -> DataError:
+    first, last = run[0], run[-1]
+    label = first.label if len(run) == 1 else f"{first.label} to {last.label}"
     return DataError(
-        f"whether {condition.text} is not decided at row {place} of {base.label}{where} (event "
-        f"{base.offset + row} before the selection): a value that it depends on is NaN. Repair or "
-        "drop the event, or let the condition say what should happen to it.",
-        file=base.file,
-        event=base.offset + row,
-        row=place,
+        f"{found} rows of {label} pass the selection where "
+        f"{sum(fragment.passing for fragment in run)} passed when they were counted; the source "
+        "changed while it was in use, open it again",
+        file=first.file,
     )
 
 
 def _count(base: Fragment, conditions: tuple[Condition, ...]) -> int:
-    return sum(len(kept) for _, kept, _ in judged(base, conditions, (), SELECTION_ROWS))
+    return sum(len(item.kept) for item in judge([base], conditions, (), SELECTION_ROWS))
 
 
 def selected_fragments(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import laddu_dask as ld
-from laddu_dask.data import Dataset, Verdict
+from laddu_dask.data import Condition, Dataset, Verdict, as_condition
 from laddu_dask.data.checks import digest
+from laddu_dask.data.judged import Judged, judge
+from laddu_dask.data.pieces import read_pieces
 from laddu_dask.errors import DataError
 
 x, y = ld.scalar("x"), ld.scalar("y")
@@ -324,3 +327,57 @@ def test_conditions_travel() -> None:
     (batch,) = copy.read(["x"], 1000)
     assert batch.values[0].tolist() == data.column("x")[10:200].tolist()
     assert digest(copy.fingerprint) == digest(data.fragments[0].cut(10, 200).fingerprint)
+
+
+def test_row_groups_are_read_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selected from 200 row groups of a file, some without any event, cut at both ends."""
+    numbers = np.arange(2000.0)
+    table = pa.table({"x": numbers, "y": np.where(numbers == 1777, np.nan, numbers % 3)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=10)
+    whole = ld.read_parquet(tmp_path / "a.parquet")
+    data = whole.select((x < 300.0) | (x > 500.0)).select(x < 1700.0).select(y > 0.5)
+    expected = [v for v in numbers if (v < 300 or v > 500) and v < 1700 and v % 3 > 0.5]
+    assert data.n_events == len(expected)
+    opened: list[object] = []
+    open_file = ld.data.footer.open_parquet
+
+    def counted(stamp: Any, source: Any) -> Any:
+        opened.append(stamp)
+        return open_file(stamp, source)
+
+    for module in ("parquet_run", "parquet_fragment"):
+        monkeypatch.setattr(f"laddu_dask.data.{module}.open_parquet", counted)
+    for start, stop in [(0, len(expected)), (3, 900), (150, 400), (7, 8), (250, 251)]:
+        opened.clear()
+        found: list[float] = []
+        for piece in read_pieces(cut_out(data, start, stop), ["x"], 64):
+            found += piece.columns[0].tolist()
+            assert piece.weights is None
+        assert found == expected[start:stop]
+        assert len(opened) <= 2  # the gap without events begins another run
+    # A condition that was never counted meets the NaN in the middle of a run.
+    bases = cut_out(whole, 1500, 2000)
+    rows = [item.kept for item in until_error(judge(bases, tuple_of(y > 0.5), ["x"], 64))]
+    assert sum(map(len, rows)) == sum(v % 3 > 0.5 for v in range(1500, 1777))
+    with pytest.raises(DataError, match="not decided at row 1777 of a.parquet, row group 177"):
+        list(judge(bases, tuple_of(y > 0.5), ["x"], 64))
+
+
+def tuple_of(condition: ld.Predicate) -> tuple[Condition, ...]:
+    return (as_condition(condition),)
+
+
+def until_error(items: Iterator[Judged]) -> Iterator[Judged]:
+    with suppress(DataError):
+        yield from items
+
+
+def cut_out(data: Dataset, start: int, stop: int) -> list[Any]:
+    """The fragments of some events."""
+    parts = []
+    for fragment in data.fragments:
+        low = max(start - fragment.offset, 0)
+        high = min(stop - fragment.offset, fragment.rows)
+        if low < high:
+            parts.append(fragment.cut(low, high))
+    return parts
