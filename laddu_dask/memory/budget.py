@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.memory.sizes import MAX_BYTES, whole_number
@@ -150,6 +151,16 @@ class MemoryBudget:
         if self.kind == "bytes":
             share = Fraction(max(int(share), 1))
         return MemoryBudget(self.kind, share)
+
+    def to_plain(self) -> tuple[str, int, int]:
+        """Kind, numerator and denominator: exact, and plain data for a message."""
+        return self.kind, self.amount.numerator, self.amount.denominator
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> MemoryBudget:
+        """Inverse of `to_plain`."""
+        kind, numerator, denominator = plain
+        return cls(kind, Fraction(numerator, denominator))
 
     def __str__(self) -> str:
         if self.kind == "bytes":

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.memory.lease import PoolReport
+from laddu_dask.memory.process_plan import ProcessPlan
 from laddu_dask.memory.sizes import format_bytes, saturate
 
 Storage: TypeAlias = Literal["resident", "spilled", "streaming"]
@@ -120,13 +121,30 @@ class MemoryReport:
 
     Prints as a plain-text table. Data sets are passed over one after the other, so the peak of
     all is everything resident plus the largest transient, not the sum of the peaks.
+
+    Parameters
+    ----------
+    decisions
+        For the process with the largest share.
+    pools
+        Of every worker of a cluster.
+    processes
+        What each of the processes is to hold.
+    notes
+        Lines about what else has a part in it, such as leases of other sessions.
     """
 
     def __init__(
-        self, decisions: Iterable[Decision] = (), pools: Iterable[PoolReport] = ()
+        self,
+        decisions: Iterable[Decision] = (),
+        pools: Iterable[PoolReport] = (),
+        processes: Iterable[ProcessPlan] = (),
+        notes: Iterable[str] = (),
     ) -> None:
         self._decisions = list(decisions)
         self.pools = tuple(pools)
+        self.processes = tuple(processes)
+        self.notes = tuple(notes)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -178,14 +196,23 @@ class MemoryReport:
         return {
             "decisions": [decision.to_dict() for decision in self._decisions],
             "pools": [pool.to_dict() for pool in self.pools],
+            "processes": [process.to_dict() for process in self.processes],
+            "notes": list(self.notes),
             "resident_bytes": self.resident_bytes,
             "spilled_bytes": self.spilled_bytes,
             "peak_bytes": self.peak_bytes,
         }
 
     def __str__(self) -> str:
+        # Of this process alone the table says all before it is measured.
+        told = [
+            str(process)
+            for process in self.processes
+            if process.name or process.measured_bytes is not None
+        ]
+        told += [*map(str, self.pools), *self.notes]
         if not self._decisions:
-            return "\n".join(["no memory decisions yet", *map(str, self.pools)])
+            return "\n".join(["no memory decisions yet", *told])
         sizes = ("resident", "disk", "peak", "measured")
         head = ("data set", "storage", "events", "chunk", *sizes, "why")
         kept, peak = format_bytes(self.resident_bytes), format_bytes(self.peak_bytes)
@@ -196,7 +223,7 @@ class MemoryReport:
         lines = [_line(row, widths) for row in rows]
         rule = "-" * max(map(len, lines))
         table = [lines[0], rule, *lines[1:-1], rule, lines[-1]]
-        return "\n".join([*table, *map(str, self.pools)])
+        return "\n".join([*table, *told])
 
 
 _LEFT_ALIGNED = (0, 1, 8)

@@ -190,6 +190,10 @@ class PoolBook:
 
     # -------------------------------------------------------------------------------- numbers
 
+    def holds(self, owner: object) -> bool:
+        """Whether an owner holds anything anywhere."""
+        return owner in self._leases
+
     def held(self, owner: str, worker: str, resource: str) -> int:
         """Bytes of a resource that an owner holds on a worker."""
         claim = self._leases.get(owner, {}).get((worker, resource))

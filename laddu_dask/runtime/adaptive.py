@@ -36,7 +36,8 @@ from laddu_dask.runtime.forms import (
     stacked,
 )
 from laddu_dask.runtime.payload import Mode
-from laddu_dask.runtime.reduction import Pass, Reducer
+from laddu_dask.runtime.planning import Pass
+from laddu_dask.runtime.reduction import Reducer
 from laddu_dask.runtime.worker_info import WorkerInfo
 
 Array = npt.NDArray[np.float64]
@@ -111,13 +112,14 @@ class AdaptiveReducer:
         self._count()
         self._separate_what_fits()
         self._keep_what_fits()
-        decisions = list(self.reducer.plan().decisions)
+        plan = self.reducer.plan()
+        decisions = list(plan.decisions)
         result = []
         for index, form in enumerate(self._forms):
             result += [decisions.pop(0) for _ in form.per_event]
             if not form.per_event:
                 result.append(self._plan_statistics(index))
-        return MemoryReport(result)
+        return MemoryReport(result, plan.pools, plan.processes, plan.notes)
 
     def _count(self) -> None:
         count_events((item.dataset for item in self.passes), self.execution)

@@ -1,20 +1,67 @@
-"""What the processes of a session have: threads and the memory that a plan may use."""
+"""What the processes of a session have: threads, and the memory and disk that a plan may use."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
-from laddu_dask.errors import ExecutionError
-from laddu_dask.memory import HostMemory, host_memory
+from laddu_dask.errors import ExecutionError, MemoryBudgetError
+from laddu_dask.memory import MemoryPlan, PoolReport, format_bytes, host_memory
+from laddu_dask.memory.pools import Claim
+from laddu_dask.memory.worker_limits import WorkerLimits
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.spill_folder import disk_room, spill_folder
 
-#: Dask begins to spill a worker's data at this share of its limit; plans stay below it.
-DASK_TARGET = 0.6
+#: Budgets that differ by less are taken for the smallest of them: measured twice, the same machine
+#: gives two numbers.
+ALIKE = 0.05
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that holds and evaluates partitions.
+
+    Attributes
+    ----------
+    name
+        Address of the worker; "" for this process.
+    threads
+        Its threads.
+    budget, disk
+        Bytes of memory and of disk that a plan may use in it.
+    """
+
+    name: str
+    threads: int
+    budget: int
+    disk: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Processes that are planned for alike.
+
+    Attributes
+    ----------
+    threads
+        Threads of each process.
+    budget, disk
+        Bytes that a plan may use in each: the smallest of them.
+    turns
+        Their names, in the order in which they are given partitions.
+    """
+
+    threads: int
+    budget: int
+    disk: int
+    turns: tuple[str, ...]
+
+    @property
+    def processes(self) -> int:
+        """How many they are."""
+        return len(self.turns)
 
 
 @dataclass(frozen=True)
@@ -23,84 +70,128 @@ class Capacity:
 
     Attributes
     ----------
-    threads
-        Threads of each process.
-    budget, disk
-        Bytes of memory and disk that a plan may use in each process: the smallest of all.
+    processes
+        Those that have room.
+    pools
+        Numbers of the pools of every worker of a cluster.
+    notes
+        What is to be known beside: leases of others, and workers without room.
     """
 
-    threads: tuple[int, ...]
-    budget: int
-    disk: int
+    processes: tuple[Process, ...]
+    pools: tuple[PoolReport, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def total_threads(self) -> int:
         """Threads of all processes."""
-        return sum(self.threads)
+        return sum(process.threads for process in self.processes)
 
-    @property
-    def widest(self) -> int:
-        """Threads of the process with the most, which will hold the largest share."""
-        return max(self.threads)
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Processes with as many threads and nearly the same budgets, the smallest ones first."""
+        ordered = sorted(self.processes, key=lambda p: (p.threads, p.budget, p.disk, p.name))
+        found: list[list[Process]] = []
+        for process in ordered:
+            if found and _are_alike(found[-1][0], process):
+                found[-1].append(process)
+            else:
+                found.append([process])
+        return tuple(
+            Group(
+                threads=members[0].threads,
+                budget=min(process.budget for process in members),
+                disk=min(process.disk for process in members),
+                turns=tuple(sorted(process.name for process in members)),
+            )
+            for members in found
+        )
 
-    def largest_share(self, partition_events: Sequence[int]) -> int:
-        """Events in the process with the largest share of partitions of these sizes.
 
-        Partitions are dealt out in proportion to threads and are not divided further, so the
-        process with the most threads may get the largest ones.
-        """
-        most = self.most_partitions(len(partition_events))
-        return sum(sorted(partition_events, reverse=True)[:most])
+def _are_alike(one: Process, other: Process) -> bool:
+    def near(a: int, b: int) -> bool:
+        return abs(a - b) <= ALIKE * max(a, b)
 
-    def most_partitions(self, count: int) -> int:
-        """How many of so many partitions the process with the most gets."""
-        return -(-count * self.widest // self.total_threads)
+    return (
+        one.threads == other.threads
+        and near(one.budget, other.budget)
+        and near(one.disk, other.disk)
+    )
 
 
 def local_capacity(execution: Execution) -> Capacity:
     """Capacity of this process."""
     memory = host_memory()
     budget = execution.memory.host.resolve(memory.total, memory.available)
-    disk = _disk_budget(execution, disk_room(spill_folder()))
-    return Capacity((execution.local_threads,), budget, disk)
+    disk = _disk_budget(execution.memory, disk_room(spill_folder()))
+    return Capacity((Process("", execution.local_threads, budget, disk),))
 
 
-def cluster_capacity(client: Any, execution: Execution) -> Capacity:
-    """Capacity of the workers of a connected client.
+def cluster_capacity(state: Mapping[str, Any], memory: MemoryPlan) -> Capacity:
+    """Capacity of the workers of a cluster.
+
+    Parameters
+    ----------
+    state
+        What the planner on the scheduler knows; see `laddu_dask.runtime.scheduler_planner`.
+    memory
+        The budgets of each worker.
 
     Raises
     ------
     ExecutionError
         The cluster has no worker yet.
+    MemoryBudgetError
+        No worker has any room.
     """
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    memory: dict[str, HostMemory] = client.run(host_memory)
-    disk: dict[str, int] = client.run(_local_disk)
-    require_workers(memory)
-    neighbours = Counter(_host(address) for address in memory)
-    budgets, threads = [], []
-    for address, found in memory.items():
-        worker = workers.get(address, {})
-        share = neighbours[_host(address)]
-        limit = worker.get("memory_limit") or None
-        total = _least(_part(found.total, share), limit)
-        target = None if limit is None else int(DASK_TARGET * limit)
-        available = _least(_part(found.available, share), target)
-        budgets.append(execution.memory.host.resolve(total, available))
-        threads.append(int(worker.get("nthreads", 1)))
-    # Workers of one host may share a disk.
-    free = min(free // neighbours[_host(address)] for address, free in disk.items())
-    return Capacity(tuple(threads), min(budgets), _disk_budget(execution, free))
+    require_workers(state["workers"])
+    pools = tuple(PoolReport(**pool) for pool in state["pools"])
+    remaining = {(pool.name, pool.resource): pool.remaining for pool in pools}
+    processes, full = [], dict[str, str]()
+    for name, worker in sorted(state["workers"].items()):
+        if worker["numbers"] is None:
+            full[name] = "it has not reported its memory"
+            continue
+        limits = WorkerLimits.from_dict(worker["numbers"])
+        host = remaining.get((name, "host"), 0)
+        if not host:
+            full[name] = limits.describe()
+            continue
+        share = None if limits.total is None else limits.total // worker["neighbours"]
+        total = min((n for n in (share, limits.memory_limit) if n is not None), default=None)
+        budget = min(memory.host.resolve(total, host), host)
+        disk = _disk_budget(memory, remaining.get((name, "disk"), 0))
+        processes.append(Process(name, worker["nthreads"], budget, disk))
+    if not processes:
+        told = "; ".join(f"{name}: {why}" for name, why in full.items())
+        raise MemoryBudgetError(
+            f"no worker of the cluster has memory left for events ({told}). Free memory there, "
+            "raise the workers' memory limit, or start other workers.",
+            resource="host",
+            requested=1,
+            remaining=0,
+        )
+    notes = [*_leases(Claim(**lease) for lease in state["leases"])]
+    notes += [f"{name} has no room for events: {why}" for name, why in full.items()]
+    return Capacity(tuple(processes), pools, tuple(notes))
 
 
-def _local_disk() -> int:
-    """Free bytes where the worker that runs this spills to."""
-    return disk_room(spill_folder())
+def _leases(claims: Iterable[Claim]) -> Iterable[str]:
+    """What sessions hold already: one line for each of them on each worker."""
+    held: dict[tuple[str, str, str, str], int] = {}
+    for claim in claims:
+        where = (claim.worker, claim.resource, claim.session, claim.client)
+        held[where] = held.get(where, 0) + claim.nbytes
+    for (worker, resource, session, client), nbytes in held.items():
+        yield (
+            f"{worker}: session {session} of {client or 'an unknown client'} holds "
+            f"{format_bytes(nbytes)} of {resource} memory"
+        )
 
 
-def _disk_budget(execution: Execution, free: int) -> int:
+def _disk_budget(memory: MemoryPlan, free: int) -> int:
     """Bytes on a disk with so many free ones; 0 where there is none to spill to."""
-    return min(execution.memory.disk.resolve(None, free), free) if free else 0
+    return min(memory.disk.resolve(None, free), free) if free else 0
 
 
 def require_workers(workers: Mapping[str, Any]) -> None:
@@ -117,17 +208,3 @@ def require_workers(workers: Mapping[str, Any]) -> None:
             "workers, or wait for them with client.wait_for_workers(n)",
             option="cluster",
         )
-
-
-def _part(count: int | None, processes: int) -> int | None:
-    """Equal share of a number that may be unknown."""
-    return None if count is None else count // processes
-
-
-def _least(*counts: int | None) -> int | None:
-    """The smallest of the known numbers; None when none is known."""
-    return min((count for count in counts if count is not None), default=None)
-
-
-def _host(address: str) -> str:
-    return urlsplit(address).hostname or address

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -28,8 +28,8 @@ from laddu_dask.runtime.cluster_link import (
     check_cluster,
     connect,
     listen,
-    stop_listening,
 )
+from laddu_dask.runtime.cluster_resources import SessionResources
 from laddu_dask.runtime.coordinator import (
     Abandon,
     AskOwners,
@@ -52,12 +52,13 @@ from laddu_dask.runtime.coordinator import (
     WorkerGone,
 )
 from laddu_dask.runtime.prepared import PreparedPartitions
+from laddu_dask.runtime.scheduler_planner import open_account
 from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
+from laddu_dask.runtime.worker_memory import SessionMemory
 from laddu_dask.runtime.worker_plugin import (
     MembershipHints,
     PartitionService,
     SessionPayload,
-    plugin_name,
     rebuild_error,
 )
 
@@ -69,7 +70,6 @@ TIDY_SECONDS = 1.0
 SPREADS = 3
 """Attempts at even shares after workers joined or left. Dask has the last word on where a recipe
 runs; a cluster that it does not want to be even is left in peace."""
-CLOSE_SECONDS = 5.0
 _START_AGAIN = (
     "The scheduler is gone or the client was closed: see that scheduler and workers run, and make "
     "a new likelihood with Execution(cluster=...) of a new client or of the address. A fit can "
@@ -114,6 +114,10 @@ class ClusterSession:
     patience
         Seconds without any new partition after which preparing or evaluating fails. It must
         exceed the longest honest message of one worker.
+    memory
+        What may be taken of each worker's memory; its session and client are filled in here.
+    wishes
+        The worker that each partition is meant for.
 
     Raises
     ------
@@ -137,6 +141,8 @@ class ClusterSession:
         ask_after: float | None = None,
         patience: float = 300.0,
         readers: Mapping[int, Collection[str]] | None = None,
+        memory: SessionMemory | None = None,
+        wishes: Sequence[str] | None = None,
     ) -> None:
         if partitions < 1:
             raise ExecutionError(
@@ -155,11 +161,14 @@ class ClusterSession:
         self._alive_at = self._tidied_at = time.monotonic()
         self._alive_every = KEEP_ALIVE_SECONDS
         self.client, owned = connect(cluster)
+        self.memory = (memory or SessionMemory()).of(self.session, self.client.id)
         self._hints = Hints()
         self._route = Route(self.client, self.session)
-        self._prepared = PreparedPartitions(self.client, self.session, partitions, readers)
-        self._resources = _Resources(self.client, owned, self.session, self._prepared, self._hints)
-        self._finalizer = weakref.finalize(self, _Resources.abandon, self._resources)
+        self._prepared = PreparedPartitions(self.client, self.session, partitions, readers, wishes)
+        self._resources = SessionResources(
+            self.client, owned, self.session, self._prepared, self._hints
+        )
+        self._finalizer = weakref.finalize(self, SessionResources.abandon, self._resources)
         self._finalizer.atexit = False  # at exit there is time to do it properly: _close_all
         _sessions.add(self)
         try:
@@ -172,7 +181,8 @@ class ClusterSession:
         idle_timeout = await check_cluster(self.client)
         if idle_timeout:
             self._alive_every = min(KEEP_ALIVE_SECONDS, idle_timeout / 3)
-        await self.client.register_plugin(PartitionService(self.session, payload))
+        await open_account(self.client, self.session)
+        await self.client.register_plugin(PartitionService(self.session, payload, self.memory))
         await self.client.register_plugin(MembershipHints())
         listen(self.client, self._hints)
         await self._prepared.submit_all()
@@ -431,61 +441,6 @@ class _Run:
 
 def _sign_of_life() -> None:
     """A task that does nothing, visibly."""
-
-
-class _Resources:
-    """What a session holds on the cluster; apart from it, so that it can be finalized."""
-
-    def __init__(
-        self,
-        client: Client,
-        owned: bool,
-        session: str,
-        prepared: PreparedPartitions,
-        hints: Hints,
-    ) -> None:
-        self.client = client
-        self.owned = owned
-        self.session = session
-        self.prepared = prepared
-        self.hints = hints
-        self.sign_of_life: Any = None
-
-    def close(self) -> None:
-        """Release and wait for it; a cluster that is gone needs no releasing."""
-        if self.client.status == "running" and not self.client.asynchronous:
-            with suppress(OSError, TimeoutError):
-                self.client.sync(self._release, callback_timeout=CLOSE_SECONDS)
-        if self.owned:
-            self.client.close()
-
-    def abandon(self) -> None:
-        """The same from the garbage collector, which may run in any thread: never wait."""
-        loop = self.client.loop
-        if self.client.status == "running" and loop is not None:
-            loop.add_callback(self._release_and_close)
-
-    async def _release(self) -> None:
-        keys = self.prepared.release()
-        if self.sign_of_life is not None:
-            self.sign_of_life.release()
-        stop_listening(self.client, self.hints)
-        with suppress(ValueError):  # closed before the plugin was registered
-            await self.client.unregister_worker_plugin(plugin_name(self.session))
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._forgotten(keys), CLOSE_SECONDS)
-
-    async def _forgotten(self, keys: tuple[str, ...]) -> None:
-        """Return when the scheduler knows none of the keys: it is told in batches, not at once."""
-        scheduler = self.client.scheduler
-        while scheduler is not None and any((await scheduler.who_has(keys=keys)).values()):
-            await asyncio.sleep(0.002)
-
-    async def _release_and_close(self) -> None:
-        with suppress(OSError, TimeoutError):
-            await self._release()
-        if self.owned:
-            await self.client.close()
 
 
 _sessions: weakref.WeakSet[ClusterSession] = weakref.WeakSet()

@@ -9,13 +9,14 @@ way to add one; the rest is attributes without underscore that the documentation
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from laddu_dask.memory import host_memory, resident_bytes
 from laddu_dask.memory.devices import device_memory
 from laddu_dask.memory.worker_limits import WorkerLimits, lowest_fraction
+from laddu_dask.runtime.spill_folder import disk_room
 
 PLANNER = "laddu_dask_memory"
 """Operation of the scheduler."""
@@ -111,7 +112,7 @@ def limits_of(worker: Any, held: Mapping[str, int]) -> WorkerLimits:
         spilled=on_disk,
         taken=max(rss - held.get("host", 0), 0),
         held=dict(held),
-        disk_free=shutil.disk_usage(worker.local_directory).free,
+        disk_free=disk_room(Path(worker.local_directory)),
         devices=device_memory(),
         paused=worker.status.name == "paused",
     )

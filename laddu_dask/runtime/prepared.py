@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
@@ -33,6 +33,11 @@ DEAD = ("cancelled", "lost")
 class PreparedPartitions:
     """Futures of the partitions `0 ... count - 1` of `session`.
 
+    Parameters
+    ----------
+    wishes
+        The worker that each partition is meant for; None: in turn.
+
     Attributes
     ----------
     readers
@@ -49,12 +54,14 @@ class PreparedPartitions:
         session: str,
         count_: int,
         readers: Mapping[int, Collection[str]] | None = None,
+        wishes: Sequence[str] | None = None,
     ) -> None:
         self.client = client
         self.readers = readers or {}
         self.session = session
         self.copies: dict[int, list[Any]] = {partition: [] for partition in range(count_)}
         self.rebuilt = 0
+        self._wishes = wishes
         self._numbers = {partition: count() for partition in self.copies}
         self._submitted_at: dict[int, float] = {}
         self._moves: dict[int, Any] = {}
@@ -74,7 +81,7 @@ class PreparedPartitions:
     # --------------------------------------------------------------------------- preparation
 
     async def submit_all(self) -> None:
-        """Start to prepare everything, in shares proportional to the workers' threads.
+        """Start to prepare everything, where it is planned or in proportion to workers' threads.
 
         The choice of workers is a wish: data that must not wait for one worker can go to any. With
         no worker yet (a cluster that scales from zero) the tasks wait, which makes it scale.
@@ -83,6 +90,8 @@ class PreparedPartitions:
         turns = sorted((turn, worker) for worker, n in threads.items() for turn in range(n))
         for partition, copies in self.copies.items():
             wish = [turns[partition % len(turns)][1]] if turns else None
+            if self._wishes is not None and self._wishes[partition] in threads:
+                wish = [self._wishes[partition]]
             options = {"workers": wish, "allow_other_workers": True} if wish else {}
             copies.append(self._submit(partition, **options))
 

@@ -7,74 +7,31 @@ into one exact accumulator per pass. It checks in every evaluation that no event
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from laddu_dask.compiler import EventPrograms
-from laddu_dask.compiler.precision import BYTES
-from laddu_dask.data import Dataset
 from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
-from laddu_dask.memory import (
-    DatasetRequest,
-    Decision,
-    LeasePool,
-    LocalRoom,
-    MemoryReport,
-    Storage,
-    plan_datasets,
-)
+from laddu_dask.memory import LeasePool, LocalRoom, MemoryReport, ProcessPlan, Storage
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
 from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
-from laddu_dask.runtime.partitions import Partition, partition_dataset
 from laddu_dask.runtime.payload import Mode, ReductionPayload, Task
+from laddu_dask.runtime.planning import Pass, SessionPlan, plan_session
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.wire import RemotePayload, RemoteSession
 from laddu_dask.runtime.worker_info import WorkerInfo
 
 Array = npt.NDArray[np.float64]
 
-#: Smaller partitions cost more in dispatch than they gain in balance.
-SMALLEST_PARTITION = 16384
-#: Partitions per thread: enough to even out threads of different speed. A single thread has none to
-#: wait for.
-PARTITIONS_PER_THREAD = 2
-#: The same where not everything fits in memory: the smaller they are, the more of them do.
-PARTITIONS_PER_THREAD_MIXED = 16
-#: Larger chunks save no time, and what is prepared at once is in memory beside what is kept: 10**6
-#: events in chunks of this length took half the time and half the memory that one chunk took.
-CHUNK_EVENTS = 16 * TILE
 #: How much longer than a usual pass takes one with second derivatives, at most.
 _EFFORT: dict[Mode, float] = {"curvature": 8.0}
 #: Ways to keep prepared events, the fastest first.
 TIERS: tuple[Storage, ...] = get_args(Storage)
-#: Bookkeeping of one prepared chunk.
-FIXED_BYTES = 1024
-
-
-@dataclass(frozen=True)
-class Pass:
-    """One data set and the programs that run over it.
-
-    Attributes
-    ----------
-    label
-        Names the pass in plans and errors, for example ``signal/data``.
-    dataset
-        The events.
-    programs
-        The event programs.
-    """
-
-    label: str
-    dataset: Dataset
-    programs: EventPrograms
 
 
 class Reducer:
@@ -98,8 +55,7 @@ class Reducer:
         self._client: Any = None
         self._owns_client = False
         self._capacity: Capacity | None = None
-        self._plan: MemoryReport | None = None
-        self._partitions: list[tuple[Partition, ...]] = []
+        self._plan: SessionPlan | None = None
         self._pool: LeasePool | None = None
 
     # planning ------------------------------------------------------------------------------
@@ -115,7 +71,10 @@ class Reducer:
                     from laddu_dask.runtime.cluster_link import connect
 
                     self._client, self._owns_client = connect(self.execution.cluster)
-                self._capacity = cluster_capacity(self._client, self.execution)
+                from laddu_dask.runtime.scheduler_planner import ask_state
+
+                state = self._client.sync(ask_state, self._client)
+                self._capacity = cluster_capacity(state, self.execution.memory)
         return self._capacity
 
     def plan(self) -> MemoryReport:
@@ -126,102 +85,58 @@ class Reducer:
         MemoryBudgetError
             The budget is too small for the smallest chunk, or for resident storage.
         """
+        capacity = self.capacity()
+        processes = [
+            ProcessPlan(
+                name=name,
+                threads=plan.group.threads,
+                budget_bytes=plan.group.budget,
+                disk_bytes=plan.group.disk,
+                resident_bytes=plan.resident_bytes,
+                spilled_bytes=plan.spilled_bytes,
+                peak_bytes=plan.resident_bytes + plan.transient_bytes,
+            )
+            for plan in self._planned().groups
+            for name in plan.group.turns
+        ]
+        return MemoryReport(self._planned().decisions, capacity.pools, processes, capacity.notes)
+
+    def _planned(self) -> SessionPlan:
         if self._plan is None:
             count_events((item.dataset for item in self.passes), self.execution)
-            decisions = self._decisions(PARTITIONS_PER_THREAD)
-            if self.execution.storage == "fastest" and any(
-                decision.resident_events < decision.events for decision in decisions
-            ):
-                decisions = self._decisions(PARTITIONS_PER_THREAD_MIXED)
-            self._plan = MemoryReport(decisions)
+            capacity = self.capacity()
+            plan = plan_session(self.passes, self.execution, capacity)
+            if self.execution.storage == "fastest" and not plan.is_resident:
+                plan = plan_session(self.passes, self.execution, capacity, mixed=True)
+            self._plan = plan
         return self._plan
-
-    def _decisions(self, per_thread: int) -> tuple[Decision, ...]:
-        """Cut the data sets into so many partitions per thread, and plan for them."""
-        capacity = self.capacity()
-        self._partitions = [
-            partition_dataset(
-                item.dataset,
-                self._partition_count(item.dataset, capacity.total_threads, per_thread),
-                self.execution.partitioning,
-            )
-            for item in self.passes
-        ]
-        return plan_datasets(
-            [
-                self._request(item, partitions, capacity)
-                for item, partitions in zip(self.passes, self._partitions, strict=True)
-            ],
-            capacity.budget,
-            self.execution.storage,
-            self.execution.chunk_events,
-            disk=capacity.disk,
-        )
-
-    def _request(
-        self, item: Pass, partitions: Sequence[Partition], capacity: Capacity
-    ) -> DatasetRequest:
-        programs = item.programs
-        columns = BYTES[programs.precision] * programs.n_cached
-        cached = columns + 8 * item.dataset.schema.has_weight
-        source = 8 * (item.dataset.decoded_columns(programs.columns) + 1)
-        prepared = 8 * (programs.prepare.n_outputs + 1)
-        if programs.precision != "f64":
-            prepared += columns  # rounded ones beside those that they are made of
-        return DatasetRequest(
-            label=item.label,
-            events=capacity.largest_share([partition.events for partition in partitions]),
-            cache_bytes_per_event=cached,
-            source_bytes_per_event=source,
-            fixed_bytes=FIXED_BYTES,
-            # a prepared chunk with what is only checked, and the padded copy of the source
-            transient_bytes_per_event=prepared + source,
-            tasks_in_flight=capacity.widest,
-            tile_events=TILE,
-            longest_chunk=CHUNK_EVENTS,
-            fragments=max(len(item.dataset.fragments), 1),
-            partitions=capacity.most_partitions(len(partitions)),
-        )
-
-    def _partition_count(self, dataset: Dataset, threads: int, per_thread: int) -> int | None:
-        if self.execution.partitions is not None or self.execution.partitioning == "file_groups":
-            return self.execution.partitions
-        alone = threads == 1 and per_thread == PARTITIONS_PER_THREAD
-        most = 1 if alone else per_thread * threads
-        return max(min(most, -(-dataset.n_events // SMALLEST_PARTITION)), 1)
 
     # evaluation ----------------------------------------------------------------------------
 
     def start(self) -> Session:
         """Prepare all partitions; does nothing when that has been done."""
         if self._session is None:
-            decisions = self.plan().decisions
+            plan = self._planned()
             recipes, tasks = [], list[Task]()
-            for index, (item, decision) in enumerate(zip(self.passes, decisions, strict=True)):
+            for index, item in enumerate(self.passes):
                 recipes.append(
                     Recipe(
                         item.label,
                         item.programs,
                         self.execution.backend_name,
-                        -(-max(decision.chunk_events, 1) // TILE) * TILE,
+                        -(-max(plan.chunk_events(index), 1) // TILE) * TILE,
                         item.dataset.schema.has_weight,
                     )
                 )
-                partitions = self._partitions[index]
-                planned = decision.tiers([partition.events for partition in partitions])
                 tasks += [
                     Task(index, partition, self._tiers(tier))
-                    for partition, tier in zip(partitions, planned, strict=True)
+                    for partition, tier in zip(
+                        plan.partitions[index], plan.tiers(index), strict=True
+                    )
                 ]
             payload = ReductionPayload(tuple(recipes), tuple(tasks))
             self._owner = [task.pass_index for task in tasks]
-            self._pool = LeasePool("host", self.capacity().budget)
-            # Resident events need room for a chunk while they are prepared, others in every pass.
-            once = max((d.transient_bytes for d in decisions), default=0)
-            again = [d.transient_bytes for d in decisions if d.resident_events < d.events]
-            self._transient = max(again, default=0)
-            with self._pool.reserve(once, "preparing the events"):
-                self._session = self._prepared(payload)
+            self._session = self._prepared(payload, plan)
         return self._session
 
     def _tiers(self, planned: Storage) -> tuple[Storage, ...]:
@@ -230,26 +145,49 @@ class Reducer:
             return (planned,)
         return TIERS[TIERS.index(planned) :]
 
-    def _prepared(self, payload: ReductionPayload) -> Session:
+    def _prepared(self, payload: ReductionPayload, plan: SessionPlan) -> Session:
         if self._client is None:
-            assert self._pool is not None
-            room = LocalRoom(self._pool, LeasePool("disk", self.capacity().disk))
-            return LocalSession(payload, self.execution.local_threads, room)
+            return self._prepared_here(payload, plan)
         from laddu_dask.runtime import tasks
         from laddu_dask.runtime.file_reach import within_reach
+        from laddu_dask.runtime.worker_memory import SessionMemory
 
         payload, readers = within_reach(self._client, payload)
-        workers = len(self.capacity().threads)
+        groups = [(name, own) for own in plan.groups for name in own.group.turns]
+        memory = SessionMemory(
+            limits={name: own.group.budget for name, own in groups},
+            budget=self.execution.memory.host.to_plain(),
+            pass_bytes={name: own.transient_bytes for name, own in groups},
+        )
+        workers = len(self.capacity().processes)
         if tasks.choose_route(once=self.once, workers=workers) == "tasks":
             self._owner = [*range(len(payload.recipes))]  # a tree leaves one result of each pass
-            return tasks.TaskSession(self._client, payload, readers, keep=not self.once)
+            keep = not self.once
+            return tasks.TaskSession(self._client, payload, readers, keep=keep, memory=memory)
         from laddu_dask.runtime.cluster import ClusterSession
 
         return RemoteSession(
             ClusterSession(
-                self._client, RemotePayload(payload), len(payload.tasks), readers=readers
+                self._client,
+                RemotePayload(payload),
+                len(payload.tasks),
+                readers=readers,
+                memory=memory,
+                wishes=plan.wishes(),
             )
         )
+
+    def _prepared_here(self, payload: ReductionPayload, plan: SessionPlan) -> Session:
+        (process,) = self.capacity().processes
+        self._pool = LeasePool("host", process.budget)
+        decisions = plan.decisions
+        # Resident events need room for a chunk while they are prepared, others in every pass.
+        once = max((d.transient_bytes for d in decisions), default=0)
+        again = [d.transient_bytes for d in decisions if d.resident_events < d.events]
+        self._transient = max(again, default=0)
+        room = LocalRoom(self._pool, LeasePool("disk", process.disk))
+        with self._pool.reserve(once, "preparing the events"):
+            return LocalSession(payload, self.execution.local_threads, room)
 
     def reduce(self, mode: Mode, frontiers: Sequence[Array]) -> list[Accumulator]:
         """One accumulator per pass, for one row of frontier values each; see `reduce_many`."""
@@ -272,9 +210,8 @@ class Reducer:
             Fewer or more events were reduced than the sources promised.
         """
         session = self.start()
-        assert self._pool is not None
         effort = max(map(len, frontiers), default=1) * _EFFORT.get(mode, 1.0)
-        if self._transient:
+        if self._pool is not None and self._transient:
             with self._pool.reserve(self._transient, "a pass over the events"):
                 parts = session.evaluate(mode, frontiers, effort)
         else:

@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +23,7 @@ from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.memory import MemoryBudget
 from laddu_dask.memory.pools import Claim, PoolBook
 from laddu_dask.memory.worker_limits import WorkerLimits
+from laddu_dask.runtime.cluster_link import check_cluster
 from laddu_dask.runtime.planner_link import (
     PLANNER,
     ask_workers,
@@ -31,7 +31,12 @@ from laddu_dask.runtime.planner_link import (
     remove_worker_plugin,
     serve,
 )
-from laddu_dask.runtime.worker_memory import NAME, PARTITION_PREFIX, WorkerMemory
+from laddu_dask.runtime.worker_memory import (
+    NAME,
+    PARTITION_PREFIX,
+    PASS_PREFIX,
+    WorkerMemory,
+)
 from laddu_dask.runtime.worker_plugin import plugin_name
 
 logger = logging.getLogger(__name__)
@@ -97,7 +102,7 @@ class MemoryPlanner(SchedulerPlugin):
         self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str, **kwargs: Any
     ) -> None:
         """A partition was released, forgotten, or could not be prepared."""
-        if finish in _ENDS and isinstance(key, str) and key.startswith(PARTITION_PREFIX):
+        if finish in _ENDS and self.book.holds(key):
             for claim in self.book.release(key):
                 self._numbers.pop((claim.worker, key), None)
 
@@ -177,9 +182,9 @@ class MemoryPlanner(SchedulerPlugin):
 
     def _is_wanted(self, owner: str, client: str) -> bool:
         """Whether anybody would ever release a lease of this owner."""
-        if owner.startswith(PARTITION_PREFIX):
-            return owner in self.scheduler.tasks
-        return client in self.scheduler.clients
+        if owner.startswith(PASS_PREFIX):
+            return client in self.scheduler.clients
+        return owner in self.scheduler.tasks
 
     def _set_limit(self, message: Mapping[str, Any]) -> None:
         """At its first request on a worker a session's budget becomes a number, and stays it."""
@@ -188,8 +193,7 @@ class MemoryPlanner(SchedulerPlugin):
             return
         limit = message["limit"]
         if limit is None and message["budget"] is not None:
-            kind, numerator, denominator = message["budget"]
-            budget = MemoryBudget(kind, Fraction(numerator, denominator))
+            budget = MemoryBudget.from_plain(message["budget"])
             limits, others = self.limits[worker], self.neighbours(worker)
             total = None if limits.total is None else limits.total // others
             known = [n for n in (total, limits.memory_limit) if n is not None]
@@ -262,12 +266,12 @@ async def planner_state(dask_scheduler: Any) -> dict[str, Any]:
     return state
 
 
-def begin_session(dask_scheduler: Any, session: str, client: str) -> None:
+def _begin(dask_scheduler: Any, session: str, client: str) -> None:
     """Body of a `client.run_on_scheduler`."""
     dask_scheduler.plugins[NAME].begin_session(session, client)
 
 
-def end_session(dask_scheduler: Any, session: str) -> None:
+def _end(dask_scheduler: Any, session: str) -> None:
     """Body of a `client.run_on_scheduler`; without a planner there is nothing to end."""
     planner = dask_scheduler.plugins.get(NAME)
     if planner is not None:
@@ -281,6 +285,31 @@ async def register_planner(client: Client) -> None:
     """
     await client.register_plugin(WorkerMemory())
     await client.register_plugin(MemoryPlanner())
+
+
+async def ask_state(client: Client) -> dict[str, Any]:
+    """What the planner of a cluster knows, measured now; the planner is put there if need be.
+
+    Raises
+    ------
+    ExecutionError
+        The cluster runs other software.
+    """
+    await check_cluster(client)
+    await register_planner(client)
+    state: dict[str, Any] = await client.run_on_scheduler(planner_state)
+    return state
+
+
+async def open_account(client: Client, session: str) -> None:
+    """Before a session registers its own plugin: the planner, and that it knows of the session."""
+    await register_planner(client)
+    await client.run_on_scheduler(_begin, session=session, client=client.id)
+
+
+async def close_account(client: Client, session: str) -> None:
+    """After everything of a session was released: whatever may be left of it in the book."""
+    await client.run_on_scheduler(_end, session=session)
 
 
 def _host(address: str) -> str:

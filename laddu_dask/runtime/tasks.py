@@ -27,11 +27,18 @@ from laddu_dask.memory.room import LocalRoom
 from laddu_dask.runtime.cluster_link import check_cluster
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload, Task
 from laddu_dask.runtime.preparation import Recipe
+from laddu_dask.runtime.scheduler_planner import close_account, open_account
 from laddu_dask.runtime.tree import FAN_IN, Outcome, merged
 from laddu_dask.runtime.waiting import wait_for, wait_until_forgotten
 from laddu_dask.runtime.wire import RemotePayload
 from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
-from laddu_dask.runtime.worker_plugin import PartitionService, plugin_name, prepare_partition
+from laddu_dask.runtime.worker_memory import SessionMemory
+from laddu_dask.runtime.worker_plugin import (
+    PartitionService,
+    partition_key,
+    plugin_name,
+    prepare_partition,
+)
 
 Array = npt.NDArray[np.float64]
 Route = Literal["direct", "tasks"]
@@ -68,6 +75,8 @@ class TaskSession:
         Partition -> the workers that can read its files, for partitions that not all can read.
     keep
         Whether prepared partitions stay on the workers, for evaluations to come.
+    memory
+        What kept partitions may take of each worker's memory.
 
     Raises
     ------
@@ -82,6 +91,7 @@ class TaskSession:
         readers: Mapping[int, Collection[str]],
         *,
         keep: bool,
+        memory: SessionMemory | None = None,
     ) -> None:
         self._client = client
         self._payload = payload
@@ -95,11 +105,13 @@ class TaskSession:
         self._kept: list[Any] | None = None
         if keep:
             # Its service knows how much room there is on a worker.
-            client.register_plugin(PartitionService(self._name, RemotePayload(payload)))
+            client.sync(open_account, client, self._name)
+            own = (memory or SessionMemory()).of(self._name, client.id)
+            client.register_plugin(PartitionService(self._name, RemotePayload(payload), own))
             numbers = range(len(payload.tasks))
-            self._kept = self._map(
-                "partition", _prepare_kept, [self._name] * len(numbers), numbers, readers=readers
-            )
+            keys = [partition_key(self._name, number, 0) for number in numbers]
+            sessions = [self._name] * len(numbers)
+            self._kept = self._map(keys, _prepare_kept, sessions, numbers, readers=readers)
 
     def evaluate(
         self, mode: Mode, frontiers: Sequence[Array], effort: float = 1.0
@@ -191,17 +203,24 @@ class TaskSession:
         wait_until_forgotten(self._client, [*self._used, *(future.key for future in held)])
         if self._kept is not None and self._client.status == "running":
             with suppress(OSError, TimeoutError):
+                self._client.sync(close_account, self._client, self._name)
                 self._client.unregister_worker_plugin(plugin_name(self._name))
         self._recipes, self._kept = [], None
 
     def _map(
         self,
-        name: str,
+        name: str | list[str],
         work: Any,
         *columns: Sequence[Any],
         readers: Mapping[int, Collection[str]] | None = None,
     ) -> list[Any]:
-        """Futures of `work` for each row of arguments; one message for all of equal readers."""
+        """Futures of `work` for each row of arguments; one message for all of equal readers.
+
+        Their keys are given, or made of a name.
+        """
+        keys = name
+        if isinstance(keys, str):
+            keys = [f"laddu-{self._name}-{name}-{k}" for k in range(len(columns[0]))]
         groups: dict[frozenset[str], list[int]] = {}
         for k in range(len(columns[0])):
             groups.setdefault(frozenset((readers or {}).get(k, ())), []).append(k)
@@ -212,7 +231,7 @@ class TaskSession:
                 made = self._client.map(
                     work,
                     *([column[k] for k in numbers] for column in columns),
-                    key=[f"laddu-{self._name}-{name}-{k}" for k in numbers],
+                    key=[keys[k] for k in numbers],
                     pure=False,
                     workers=[*able] or None,
                 )

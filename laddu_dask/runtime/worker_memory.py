@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, cast
 
@@ -36,6 +36,8 @@ from laddu_dask.runtime.planner_link import (
 NAME = "laddu-dask-memory"
 PARTITION_PREFIX = "laddu-prep:"
 """Keys of prepared partitions begin with it; see `laddu_dask.runtime.worker_plugin`."""
+PASS_PREFIX = "laddu-pass:"
+"""Owners of what passes need begin with it. All other owners are keys of Dask."""
 
 ANSWER_SECONDS = 30.0
 """Deadline of a request for bytes; a scheduler that needs longer is as good as gone."""
@@ -59,22 +61,31 @@ class SessionMemory:
     limits
         Bytes of host memory on each worker that was known when the session was planned.
     budget
-        Kind and amount of the budget, for workers that join later; see
+        Kind, numerator and denominator of the budget, for workers that join later; see
         `laddu_dask.memory.MemoryBudget`.
     pass_bytes
-        Bytes of host memory for passes over the events, on each worker.
+        Bytes of host memory for passes over the events, on each of these workers. One that joins
+        later is taken for the largest.
     """
 
-    session: str
-    client: str
+    session: str = ""
+    client: str = ""
     limits: Mapping[str, int] = field(default_factory=dict)
     budget: tuple[str, int, int] | None = None
-    pass_bytes: int = 0
+    pass_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, session: str, client: str) -> SessionMemory:
+        """The same for a session."""
+        return replace(self, session=session, client=client)
+
+    def passes_on(self, worker: str) -> int:
+        """Bytes of host memory for passes on a worker."""
+        return self.pass_bytes.get(worker, max(self.pass_bytes.values(), default=0))
 
     @property
     def pass_owner(self) -> str:
         """Owner of what passes need."""
-        return f"laddu-pass:{self.session}"
+        return f"{PASS_PREFIX}{self.session}"
 
 
 @dataclass
@@ -114,14 +125,12 @@ class WorkerMemory(WorkerPlugin):
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Follow partitions that Dask moves here, keeps here, and gives up here."""
-        if not isinstance(key, str) or not key.startswith(PARTITION_PREFIX):
-            return
         if finish == "memory" and key in self.worker.data:
-            if start not in ("executing", "long-running"):  # moved by Dask: nobody asked for room
+            moved = start not in ("executing", "long-running")  # then nobody has asked for room
+            if moved and isinstance(key, str) and key.startswith(PARTITION_PREFIX):
                 session = key.split(":")[1]
-                self.table[key] = Held(
-                    session, "", f"{key}, moved here", {"host": result_bytes(self.worker, key)}
-                )
+                nbytes = result_bytes(self.worker, key)
+                self.table[key] = Held(session, "", f"{key}, moved here", {"host": nbytes})
             if key in self.table:
                 self.table[key].in_memory = True
                 self._changed.set()
@@ -199,9 +208,10 @@ class WorkerMemory(WorkerPlugin):
 
     def claim_passes(self, memory: SessionMemory) -> None:
         """Ask for what a session's passes need here, unless it has that; in a task's thread."""
-        if memory.pass_bytes and memory.pass_owner not in self.table:
+        nbytes = memory.passes_on(self.worker.address)
+        if nbytes and memory.pass_owner not in self.table:
             label = f"passes of session {memory.session}"
-            self.claim_from_thread(memory, memory.pass_owner, "host", memory.pass_bytes, label)
+            self.claim_from_thread(memory, memory.pass_owner, "host", nbytes, label)
 
     def drop(self, owner: str) -> None:
         """Forget what an owner held here, and tell the planner."""
@@ -231,7 +241,7 @@ class WorkerMemory(WorkerPlugin):
 
     def _is_kept(self, owner: str) -> bool:
         """Whether nothing is being allocated for an owner."""
-        return self.table[owner].in_memory or not owner.startswith(PARTITION_PREFIX)
+        return self.table[owner].in_memory or owner.startswith(PASS_PREFIX)
 
     def report(self) -> dict[str, Any]:
         """What is held here, and the numbers."""
@@ -262,6 +272,11 @@ class WorkerMemory(WorkerPlugin):
             self._changed.clear()
 
 
+def account_of(worker: Any) -> WorkerMemory | None:
+    """The plugin of a worker, if it has one."""
+    return cast("WorkerMemory | None", getattr(worker, "plugins", {}).get(NAME))
+
+
 def memory_of(worker: Any) -> WorkerMemory:
     """The plugin of a worker.
 
@@ -270,7 +285,7 @@ def memory_of(worker: Any) -> WorkerMemory:
     ExecutionError
         It has none.
     """
-    found = worker.plugins.get(NAME)
+    found = account_of(worker)
     if found is None:
         raise ExecutionError(
             f"worker {worker.address} has no memory plugin ({NAME}), which every session "
@@ -278,7 +293,7 @@ def memory_of(worker: Any) -> WorkerMemory:
             option="cluster",
             worker=worker.address,
         )
-    return cast(WorkerMemory, found)
+    return found
 
 
 class TaskRoom:

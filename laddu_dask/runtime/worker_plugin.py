@@ -23,9 +23,16 @@ from distributed import SchedulerPlugin, WorkerPlugin, get_worker
 
 from laddu_dask import errors
 from laddu_dask.errors import ExecutionError, LadduError
-from laddu_dask.memory import MAX_BYTES, LeasePool
-from laddu_dask.memory.room import LocalRoom, Room
+from laddu_dask.memory.room import Room
 from laddu_dask.runtime.versions import package_versions, version_mismatch
+from laddu_dask.runtime.worker_memory import (
+    PARTITION_PREFIX,
+    SessionMemory,
+    TaskRoom,
+    WorkerMemory,
+    account_of,
+    memory_of,
+)
 
 MEMBERSHIP_TOPIC = "laddu-dask-membership"
 DRIVER_THREADS = 4
@@ -74,7 +81,7 @@ def operation_name(session: str) -> str:
 
 def partition_key(session: str, partition: int, copy: int) -> str:
     """Dask key of a prepared partition; copy 0 is the normal one, later copies are rebuilt."""
-    return f"laddu-prep:{session}:{partition}:{copy}"
+    return f"{PARTITION_PREFIX}{session}:{partition}:{copy}"
 
 
 def prepare_partition(session: str, partition: int) -> Any:
@@ -91,7 +98,7 @@ def prepare_partition(session: str, partition: int) -> Any:
         )
     if service.refusal is not None:
         raise service.refusal
-    return service.payload.prepare(partition, service.room)
+    return service.payload.prepare(partition, service.room_of(str(worker.get_current_task())))
 
 
 class PartitionService(WorkerPlugin):
@@ -103,11 +110,16 @@ class PartitionService(WorkerPlugin):
         Identity of the session; letters and digits.
     payload
         What to prepare and evaluate.
+    memory
+        What the session may take of each worker's memory; None: no more than the worker has.
     """
 
-    def __init__(self, session: str, payload: SessionPayload) -> None:
+    def __init__(
+        self, session: str, payload: SessionPayload, memory: SessionMemory | None = None
+    ) -> None:
         self.session = session
         self.payload = payload
+        self.memory = SessionMemory(session) if memory is None else memory
         self.name = plugin_name(session)
         self.client_versions = package_versions()
 
@@ -126,7 +138,6 @@ class PartitionService(WorkerPlugin):
         self.failure: Answer | None = None
         self.pool = ThreadPoolExecutor(worker.state.nthreads, thread_name_prefix="laddu-kernel")
         self.drivers = ThreadPoolExecutor(DRIVER_THREADS, thread_name_prefix="laddu-driver")
-        self.room: Room = LocalRoom(LeasePool("host", MAX_BYTES), LeasePool("disk", MAX_BYTES))
         self._rescan()
         handlers = getattr(worker, "handlers", None)
         if handlers is not None:  # without it the client comes through `call_service`
@@ -140,6 +151,21 @@ class PartitionService(WorkerPlugin):
         self.pool.shutdown(wait=False)  # a driver that is being cancelled may still hand it work
         self.keys.clear()
         self.records = {}
+        account = account_of(worker)
+        if account is not None:
+            account.drop(self.memory.pass_owner)
+
+    def room_of(self, key: str) -> Room:
+        """Where the task of a key reserves what it keeps; called in its thread.
+
+        Raises
+        ------
+        MemoryBudgetError
+            There is no room for the session's passes.
+        """
+        account = memory_of(self.worker)
+        account.claim_passes(self.memory)
+        return TaskRoom(account, self.memory, key)
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Follow partitions into and out of this worker's memory.
@@ -234,15 +260,24 @@ class PartitionService(WorkerPlugin):
         def drive() -> list[bytes]:
             return self.payload.evaluate(request, [*prepared.values()], self.pool, cancelled)
 
+        account = account_of(self.worker)
+        _count_passes(account, 1)
         try:
             results = await asyncio.get_running_loop().run_in_executor(self.drivers, drive)
         except Exception as error:  # whatever it is, the client has to hear of it
             if not cancelled():
                 self.failure = describe_error(error, self.worker.address)
             results = []
+        finally:
+            _count_passes(account, -1)
         records.update(zip(prepared, results, strict=False))  # shorter when cancelled
         for partition in prepared:
             del running[partition]
+
+
+def _count_passes(account: WorkerMemory | None, change: int) -> None:
+    if account is not None:
+        account.working += change
 
 
 async def call_service(dask_worker: Any, session: str, **request: Any) -> Answer | None:

@@ -1,4 +1,4 @@
-"""Cutting events into partitions, and the share of the busiest process."""
+"""Cutting events into partitions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 import laddu_dask as ld
 from laddu_dask.kernels.accumulator import TILE
-from laddu_dask.memory import HostMemory, host_memory
-from laddu_dask.runtime.capacity import Capacity, cluster_capacity
 from laddu_dask.runtime.partitions import (
     SNAP,
     cut_points,
@@ -211,60 +209,3 @@ def test_no_more_partitions_than_tiles(n: int, count: int, sizes: list[int]) -> 
     """More would be empty; a thousand million of them are made in no time."""
     dataset = ld.Dataset.from_arrays(scalars={"x": np.zeros(n)})
     assert [partition.events for partition in partition_dataset(dataset, count)] == sizes
-
-
-@pytest.mark.parametrize(
-    ("threads", "sizes", "share"),
-    [
-        ((4,), [10, 10, 10], 30),  # one process has everything
-        ((1, 1), [10, 10], 10),
-        ((1, 1), [100], 100),  # a partition is not divided
-        ((1, 1), [10, 20, 30], 50),  # two of three, at worst the largest
-        ((3, 1), [10] * 8, 60),  # in proportion to threads
-        ((1,) * 8, [5, 0, 0], 5),
-        ((2, 2), [], 0),
-    ],
-)
-def test_share_of_the_busiest_process(
-    threads: tuple[int, ...], sizes: list[int], share: int
-) -> None:
-    """DK-06: what a plan has to count with."""
-    assert Capacity(threads, 10**9, 0).largest_share(sizes) == share
-
-
-def test_capacity_of_workers() -> None:
-    """DK-06: neighbours share a machine, Dask's limit counts, and what is unknown stays unknown."""
-
-    class Cluster:
-        """What a client tells of its workers."""
-
-        def scheduler_info(self, n_workers: int) -> dict[str, Any]:
-            assert n_workers == -1  # all of them; the default tells of five
-            return {
-                "workers": {
-                    "tcp://a:1": {"nthreads": 4, "memory_limit": 1000},
-                    "tcp://a:2": {"nthreads": 2, "memory_limit": 0},
-                    "tcp://b:1": {"nthreads": 1, "memory_limit": 500},
-                }
-            }
-
-        def run(self, function: Any) -> dict[str, Any]:
-            if function is not host_memory:  # free bytes on the disks, of which a has one
-                return {"tcp://a:1": 1000, "tcp://a:2": 1000, "tcp://b:1": 700}
-            return {
-                "tcp://a:1": HostMemory(8000, 6000),
-                "tcp://a:2": HostMemory(8000, 6000),
-                "tcp://b:1": HostMemory(None, None),
-            }
-
-    def budget(memory: Any) -> int:
-        found = cluster_capacity(Cluster(), ld.Execution(memory=memory))
-        assert found.threads == (4, 2, 1)
-        assert (found.total_threads, found.widest) == (7, 4)
-        assert found.disk == 250  # half of half of the disk of a
-        return found.budget
-
-    assert budget("400 B") == 400
-    assert budget("10% total") == 50  # of the limit on b; 100 and 400 on a
-    assert budget("10% available") == 30  # Dask spills from 60 % of 500 on
-    assert budget(None) == 240  # 80 % of that

@@ -130,7 +130,7 @@ def test_one_thread_works_on_one_partition() -> None:
     for threads, partitions in ((1, 1), (2, 4)):
         with closing(reducer(events(100_000), threads=threads, partitions=None)) as used:
             sums = used.reduce("gradient", [frontier(0.5)])
-            assert len(used._partitions[0]) == partitions
+            assert len(used._planned().partitions[0]) == partitions
             found.append(sums)
     assert found[0] == found[1]
 

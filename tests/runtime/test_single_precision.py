@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 import laddu_dask as ld
 from laddu_dask.compiler import Assumptions, CompiledModel, KernelOptions
 from laddu_dask.runtime.payload import Mode
-from laddu_dask.runtime.reduction import Pass, Reducer
+from laddu_dask.runtime.planning import Pass
+from laddu_dask.runtime.reduction import Reducer
 
 Array = NDArray[Any]
 SINGLE = KernelOptions(precision="f32")

@@ -161,7 +161,7 @@ def test_one_shot_passes_open_no_session(client: Client, monkeypatch: pytest.Mon
 
 
 def keys(dask_scheduler: Any) -> list[str]:
-    return [str(key) for key in dask_scheduler.tasks if "laddu-pass" in str(key)]
+    return [str(key) for key in dask_scheduler.tasks if "laddu-p" in str(key)]
 
 
 @pytest.mark.cluster
@@ -174,7 +174,7 @@ def test_nothing_stays_behind(client: Client, monkeypatch: pytest.MonkeyPatch) -
         assert isinstance(reducer._session, TaskSession)
         assert reducer.reduce_many("value", [frontiers(POINTS)]) == first
         assert sum(worker.partitions for worker in reducer.worker_info()) >= 5
-        assert sum("partition" in key for key in client.run_on_scheduler(keys)) == 5
+        assert sum("laddu-prep" in key for key in client.run_on_scheduler(keys)) == 5
     end = time.monotonic() + 60
     while client.run_on_scheduler(keys):
         assert time.monotonic() < end, "tasks stay on the scheduler"

@@ -29,6 +29,7 @@ from laddu_dask.errors import DataError, EvaluationError, ExecutionError
 from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom, Room
 from laddu_dask.runtime import versions
 from laddu_dask.runtime.cluster import ClusterSession
+from laddu_dask.runtime.worker_memory import NAME as MEMORY
 from laddu_dask.runtime.worker_plugin import operation_name, plugin_name
 
 pytestmark = pytest.mark.cluster
@@ -132,6 +133,7 @@ def partitions_held(session: ClusterSession) -> list[int]:
 def plugins_on(client: Client) -> set[str]:
     def names(dask_worker: Any) -> list[str]:
         ours = [name for name in dask_worker.plugins if name.startswith("laddu-dask-")]
+        ours.remove(MEMORY)  # one of the cluster, which stays
         return ours + [op for op in dask_worker.handlers if op.startswith("laddu_dask_eval")]
 
     return {name for found in client.run(names).values() for name in found}

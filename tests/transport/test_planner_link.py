@@ -67,7 +67,7 @@ def test_the_scheduler_asks_workers(client: Client) -> None:
 
     async def ask(dask_scheduler: Any) -> Any:
         return await planner_link.ask_workers(
-            dask_scheduler, [*dask_scheduler.workers, "tcp://127.0.0.1:1"], 30
+            dask_scheduler, [*dask_scheduler.workers, "tcp://127.0.0.1:1"], 5
         )
 
     assert client.run_on_scheduler(ask) == {workers[0]: {"from": workers[0]}}

@@ -263,7 +263,8 @@ def test_data_that_dask_moves_takes_its_lease_along(client: Client, workers: lis
     wait_until(lambda: len(leases(client)) == 2, "counted in both places")
     client.replicate([part], n=1)
     wait_until(lambda: len(leases(client)) == 1, "counted once")
-    assert sum(p["reserved"] for p in state(client)["pools"]) == 5 * MIB
+    # What Dask counts for the object, which is a little more than what was asked for.
+    assert 0 <= sum(p["reserved"] for p in state(client)["pools"]) - 5 * MIB < 100
 
 
 def test_the_book_is_made_again_when_the_plugin_is(client: Client, workers: list[str]) -> None:
