@@ -16,7 +16,7 @@ from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import LeasePool, LocalRoom, MemoryReport, ProcessPlan, Storage
-from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
+from laddu_dask.runtime.capacity import Capacity, local_capacity
 from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.local import LocalSession, Session
@@ -71,10 +71,9 @@ class Reducer:
                     from laddu_dask.runtime.cluster_link import connect
 
                     self._client, self._owns_client = connect(self.execution.cluster)
-                from laddu_dask.runtime.scheduler_planner import ask_state
+                from laddu_dask.runtime.scheduler_planner import capacity_of
 
-                state = self._client.sync(ask_state, self._client)
-                self._capacity = cluster_capacity(state, self.execution.memory)
+                self._capacity = capacity_of(self._client, self.execution.memory)
         return self._capacity
 
     def plan(self) -> MemoryReport:

@@ -20,9 +20,10 @@ from urllib.parse import urlsplit
 from distributed import Client, SchedulerPlugin
 
 from laddu_dask.errors import MemoryBudgetError
-from laddu_dask.memory import MemoryBudget
+from laddu_dask.memory import MemoryBudget, MemoryPlan
 from laddu_dask.memory.pools import Claim, PoolBook
 from laddu_dask.memory.worker_limits import WorkerLimits
+from laddu_dask.runtime.capacity import Capacity, cluster_capacity
 from laddu_dask.runtime.cluster_link import check_cluster
 from laddu_dask.runtime.planner_link import (
     PLANNER,
@@ -243,7 +244,7 @@ class MemoryPlanner(SchedulerPlugin):
             self.handle(report)
 
     def state(self) -> dict[str, Any]:
-        """Everything, as plain data; see `PlannerState`."""
+        """Everything, as plain data; `laddu_dask.runtime.capacity` reads it."""
         return {
             "pools": [pool.to_dict() for pool in self.book.report()],
             "leases": [vars(claim) for claim in self.book.leases()],
@@ -287,14 +288,20 @@ async def register_planner(client: Client) -> None:
     await client.register_plugin(MemoryPlanner())
 
 
-async def ask_state(client: Client) -> dict[str, Any]:
-    """What the planner of a cluster knows, measured now; the planner is put there if need be.
+def capacity_of(client: Client, memory: MemoryPlan) -> Capacity:
+    """What the workers of a connected client have; the planner is put there if need be.
 
     Raises
     ------
     ExecutionError
-        The cluster runs other software.
+        The cluster has no worker, or runs other software.
+    MemoryBudgetError
+        No worker has any room.
     """
+    return cluster_capacity(client.sync(_ask_state, client), memory)
+
+
+async def _ask_state(client: Client) -> dict[str, Any]:
     await check_cluster(client)
     await register_planner(client)
     state: dict[str, Any] = await client.run_on_scheduler(planner_state)

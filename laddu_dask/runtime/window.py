@@ -6,7 +6,7 @@ from laddu_dask.compiler import EventPrograms
 from laddu_dask.compiler.precision import BYTES
 from laddu_dask.data import DEFAULT_BATCH_ROWS, Dataset
 from laddu_dask.memory.footprint import Footprint, fit_chunk
-from laddu_dask.runtime.capacity import Capacity, cluster_capacity, local_capacity
+from laddu_dask.runtime.capacity import Capacity, local_capacity
 from laddu_dask.runtime.execution import Execution
 
 #: Partitions that a cluster works on ahead of the one that is wanted, per thread: results wait here
@@ -53,7 +53,7 @@ def events_at_once(
     capacity = _capacity(execution)
     waiting = 0 if execution.cluster is None else AHEAD
     each = bytes_per_event(programs, dataset, points, outputs, waiting=waiting)
-    share = capacity.budget // capacity.widest
+    share = min(process.budget // process.threads for process in capacity.processes)
     fit = fit_chunk("evaluation", Footprint(_FIXED_BYTES, each), share, DEFAULT_BATCH_ROWS)
     return fit.chunk_events
 
@@ -61,11 +61,13 @@ def events_at_once(
 def _capacity(execution: Execution) -> Capacity:
     if execution.cluster is None:
         return local_capacity(execution)
-    from laddu_dask.runtime.cluster_link import connect  # without a cluster nobody pays for it
+    # Imported here: without a cluster nobody pays for it.
+    from laddu_dask.runtime.cluster_link import connect
+    from laddu_dask.runtime.scheduler_planner import capacity_of
 
     client, owned = connect(execution.cluster)
     try:
-        return cluster_capacity(client, execution)
+        return capacity_of(client, execution.memory)
     finally:
         if owned:
             client.close()

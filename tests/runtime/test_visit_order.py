@@ -14,7 +14,8 @@ import pytest
 from counting_source import counting
 
 import laddu_dask as ld
-from laddu_dask.runtime import cluster_link
+from laddu_dask.runtime import cluster_link, scheduler_planner
+from laddu_dask.runtime.capacity import Capacity, Process
 from laddu_dask.runtime.window import AHEAD
 
 X = ld.scalar("x")
@@ -114,9 +115,6 @@ class FakeClient:
     def scheduler_info(self, n_workers: int) -> dict[str, Any]:
         return {"workers": {"tcp://a": {"nthreads": 1}, "tcp://b": {"nthreads": 1}}}
 
-    def run(self, function: Callable[[], Any]) -> dict[str, Any]:
-        return {"tcp://a": function(), "tcp://b": function()}
-
     def submit(self, function: Callable[..., Any], *args: Any, pure: bool) -> Any:
         if len(args) == 1:
             return args[0]  # what all tasks share
@@ -133,6 +131,8 @@ class FakeClient:
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     client = FakeClient()
     monkeypatch.setattr(cluster_link, "connect", lambda cluster: (client, False))
+    workers = tuple(Process(name, 1, 1 << 30, 0) for name in ("tcp://a", "tcp://b"))
+    monkeypatch.setattr(scheduler_planner, "capacity_of", lambda client, memory: Capacity(workers))
     return client
 
 
