@@ -10,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
+import uuid
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from distributed import Client
+from distributed import Client, WorkerPlugin
+from distributed.client import FutureCancelledError
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.runtime.cluster_form import is_scheduler_file, refuse_other_forms
@@ -25,11 +28,17 @@ from laddu_dask.runtime.worker_plugin import (
     Answer,
     call_service,
     operation_name,
+    serve_task,
 )
 
 logger = logging.getLogger(__name__)
 
+ANSWER_SECONDS = 15.0
+"""Deadline of a question to a process that only has to look."""
 PROBE_SECONDS = 5.0
+DETOUR_SECONDS = 60.0
+"""A worker that could not be called directly is tried again after so long."""
+INSTALL_ATTEMPTS = 5
 
 
 # -------------------------------------------------------------------------------- connecting
@@ -112,19 +121,20 @@ async def check_cluster(client: Client) -> float | None:
     scheduler = scheduler_address(client)
     idle_timeout: float | None
     try:
-        there, idle_timeout = await client.run_on_scheduler(_scheduler_facts)
+        there, idle_timeout = await asyncio.wait_for(
+            client.run_on_scheduler(_scheduler_facts), ANSWER_SECONDS
+        )
     except ImportError as error:
         raise _not_importable(f"the scheduler {scheduler}", error) from error
     # The scheduler computes nothing: only what is unpickled there has to agree.
     needed = {name: here[name] for name in ("python", "laddu-dask")}
     if refusal := version_mismatch(needed, there, f"the scheduler {scheduler}"):
         raise refusal
-    answers = await client.run(package_versions, on_error="return")
-    for address, answer in answers.items():
+    for address, answer in (await ask_workers(client, package_versions)).items():
         if isinstance(answer, ImportError):
             raise _not_importable(f"worker {address}", answer) from answer
         if isinstance(answer, OSError):
-            continue  # left in this moment; whoever replaces it is checked by its service
+            continue  # gone or stuck in this moment; its service checks again when it begins
         if isinstance(answer, Exception):
             raise answer
         if refusal := version_mismatch(here, answer, f"worker {address}"):
@@ -149,6 +159,75 @@ def _not_importable(where: str, error: Exception) -> ExecutionError:
     )
 
 
+async def ask_workers(
+    client: Client, function: Callable[..., Any], **fields: Any
+) -> dict[str, Any]:
+    """What a function returns on each worker; an exception in place of an answer.
+
+    One question per worker, each with a deadline: a worker that is stopped or cut off keeps nobody
+    waiting for the others. Its answer is a `TimeoutError`.
+
+    Raises
+    ------
+    OSError
+        The scheduler does not answer.
+    """
+    workers = [*await asyncio.wait_for(client.ncores(), ANSWER_SECONDS)]
+
+    async def ask(worker: str) -> Any:
+        answers = await asyncio.wait_for(
+            client.run(function, workers=[worker], on_error="return", **fields), ANSWER_SECONDS
+        )
+        return answers[worker]
+
+    answers = await asyncio.gather(*map(ask, workers), return_exceptions=True)
+    return dict(zip(workers, answers, strict=True))
+
+
+async def install(client: Client, plugin: WorkerPlugin) -> None:
+    """Register a plugin on all workers, also while some of them come, go or hang.
+
+    The scheduler knows the plugin from the first attempt on and hands it to all who join. What can
+    fail is telling those that are there: when one of them leaves in this moment, others may not
+    have heard, and are told again.
+
+    Raises
+    ------
+    OSError
+        Workers kept leaving, or the scheduler does not answer.
+    """
+    for attempt in range(INSTALL_ATTEMPTS):
+        try:
+            await asyncio.wait_for(client.register_plugin(plugin), ANSWER_SECONDS)
+            return
+        except TimeoutError:
+            if client.status != "running":
+                raise
+            logger.warning("a worker does not answer; it gets its part when it wakes up")
+            return
+        except OSError:
+            if attempt == INSTALL_ATTEMPTS - 1 or client.status != "running":
+                raise
+            await asyncio.sleep(0.2)
+
+
+def out_of_memory_cure(client: Client) -> str:
+    """What workers have, and what to do when they die of wanting more."""
+    workers = client.scheduler_info(n_workers=-1).get("workers", {})
+    limits = {worker.get("memory_limit") for worker in workers.values()} - {None, 0}
+    have = f"a memory limit of {_sizes(limits)}" if limits else "no memory limit"
+    return (
+        f"Most often they ran out of memory: workers have {have} here. Give a smaller "
+        "Execution(memory=...), more partitions or storage='streaming', or start workers with "
+        "more memory; their logs tell."
+    )
+
+
+def _sizes(limits: Collection[int]) -> str:
+    least, most = (f"{size / 2**20:.0f} MiB" for size in (min(limits), max(limits)))
+    return least if least == most else f"{least} to {most}"
+
+
 # ---------------------------------------------------------------------------------- requests
 
 
@@ -157,20 +236,29 @@ class Route:
 
     `Client.rpc` goes straight to the worker over a pooled connection with the client's TLS
     settings, in about half the time of `Client.run`, which passes through the scheduler. The
-    first is not documented, so its absence, and workers that only the scheduler can reach, are
-    provided for.
+    first is not documented, so its absence is provided for, and workers that only the scheduler
+    can reach. Where it cannot reach them either, a firewall having come up, a task can: workers
+    fetch tasks over a connection that they opened themselves.
 
-    Attributes
-    ----------
-    direct
-        Whether workers are called directly.
+    A worker with which a way failed or hung is asked by the next one, for a while.
     """
 
     def __init__(self, client: Client, session: str) -> None:
         self.client = client
         self.session = session
         self.operation = operation_name(session)
-        self.direct = callable(getattr(client, "rpc", None))
+        self._first = 0 if callable(getattr(client, "rpc", None)) else 1
+        self._detours: dict[str, tuple[int, float]] = {}
+        self._ways = (self._call_directly, self._call_by_scheduler, self._call_by_task)
+
+    @property
+    def direct(self) -> bool:
+        """Whether workers are called directly, unless one of them could not be."""
+        return self._first == 0
+
+    def begin_with(self, way: int) -> None:
+        """Use way 0 (directly), 1 (through the scheduler) or 2 (tasks) unless it fails."""
+        self._first = way
 
     async def call(
         self, worker: str, epoch: int, request: bytes, partitions: Sequence[int]
@@ -183,15 +271,50 @@ class Route:
             The link or the process broke.
         """
         fields: dict[str, Any] = {"epoch": epoch, "request": request, "partitions": [*partitions]}
-        if self.direct:
-            answer: Answer | None = await getattr(self.client.rpc(worker), self.operation)(**fields)
-            if answer is not None:  # a worker without the handler answers None
-                return answer
+        way, until = self._detours.get(worker, (self._first, 0.0))
+        if until < time.monotonic():
+            way = self._first
+        try:
+            answer = await self._ways[way](worker, fields)
+        except (OSError, asyncio.CancelledError):  # cancelled because it was late, most often
+            further = min(way + 1, len(self._ways) - 1)
+            self._detours[worker] = (further, time.monotonic() + DETOUR_SECONDS)
+            raise
+        if answer is None and way == 0:  # a worker without the handler answers None
+            answer = await self._call_by_scheduler(worker, fields)
+        return answer
+
+    def forget(self, worker: str) -> None:
+        """A worker left; another one may come by its address."""
+        self._detours.pop(worker, None)
+
+    async def _call_directly(self, worker: str, fields: dict[str, Any]) -> Answer | None:
+        answer: Answer | None = await getattr(self.client.rpc(worker), self.operation)(**fields)
+        return answer
+
+    async def _call_by_scheduler(self, worker: str, fields: dict[str, Any]) -> Answer | None:
         answers = await self.client.run(
             call_service, workers=[worker], session=self.session, **fields
         )
         found: Answer | None = answers.get(worker)
         return found
+
+    async def _call_by_task(self, worker: str, fields: dict[str, Any]) -> Answer | None:
+        future = self.client.submit(
+            serve_task,
+            self.session,
+            fields,
+            key=f"laddu-eval:{self.session}:{uuid.uuid4().hex}",
+            workers=[worker],
+            pure=False,
+        )
+        try:
+            answer: Answer | None = await future
+        except FutureCancelledError as error:  # with the connection to the scheduler
+            raise ConnectionError(str(error)) from error
+        finally:
+            future.release()
+        return answer
 
     async def probe(self, workers: Iterable[str]) -> None:
         """Feature test: an empty request to each worker decides whether to call directly."""
@@ -201,8 +324,8 @@ class Route:
         calls = [asyncio.wait_for(self.call(w, 0, b"", ()), PROBE_SECONDS) for w in addresses]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         # One broken worker is a matter of recovery; none reachable means a proxy in between.
-        if all(isinstance(outcome, OSError | TimeoutError) for outcome in outcomes):
-            self.direct = False
+        if all(isinstance(outcome, OSError) for outcome in outcomes):
+            self.begin_with(1)
             logger.warning(
                 "workers of %s cannot be called directly (%s); requests go through the scheduler",
                 scheduler_address(self.client),

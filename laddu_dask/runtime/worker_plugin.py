@@ -14,6 +14,7 @@ publishes arrivals and departures of workers on a topic of its own as plain stri
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -31,6 +32,9 @@ MEMBERSHIP_TOPIC = "laddu-dask-membership"
 DRIVER_THREADS = 4
 """Requests of one session that a worker works on at once: a calm evaluation needs one, an asked
 again partition or the tail of an abandoned evaluation another."""
+
+SERVICE_SECONDS = 10.0
+"""How long a task waits for the service of its session to begin."""
 
 Answer: TypeAlias = dict[str, Any]
 
@@ -80,7 +84,7 @@ def partition_key(session: str, partition: int, copy: int) -> str:
 def prepare_partition(session: str, partition: int) -> Any:
     """Dask task: prepare `partition` with the payload of `session` on the worker it runs on."""
     worker = get_worker()
-    service = cast("PartitionService | None", worker.plugins.get(plugin_name(session)))
+    service = _service_here(worker, session)
     if service is None:
         raise ExecutionError(
             f"worker {worker.address} has no service for session {session}, so partition "
@@ -92,6 +96,20 @@ def prepare_partition(session: str, partition: int) -> Any:
     if service.refusal is not None:
         raise service.refusal
     return service.payload.prepare(partition, service.room)
+
+
+def _service_here(worker: Any, session: str) -> PartitionService | None:
+    """The service, waited for a little: a task may be faster than the plugin that it needs."""
+    end = time.monotonic() + SERVICE_SECONDS
+    while True:
+        service = cast("PartitionService | None", worker.plugins.get(plugin_name(session)))
+        if service is not None or session in _ended or time.monotonic() > end:
+            return service
+        time.sleep(0.02)
+
+
+_ended: set[str] = set()
+"""Sessions that this worker has served."""
 
 
 class PartitionService(WorkerPlugin):
@@ -115,6 +133,7 @@ class PartitionService(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         """Start the threads, index what is here already, and answer to the operation."""
+        _ended.discard(self.session)
         self.worker = worker
         here = f"worker {worker.address}"
         self.refusal = version_mismatch(self.client_versions, package_versions(), here)
@@ -135,6 +154,7 @@ class PartitionService(WorkerPlugin):
     def teardown(self, worker: Any) -> None:
         """Stop at the next partition and forget everything."""
         self.closed = True
+        _ended.add(self.session)
         getattr(worker, "handlers", {}).pop(operation_name(self.session), None)
         self.drivers.shutdown(wait=False, cancel_futures=True)
         self.pool.shutdown(wait=False)  # a driver that is being cancelled may still hand it work
@@ -252,6 +272,16 @@ async def call_service(dask_worker: Any, session: str, **request: Any) -> Answer
     """
     service = dask_worker.plugins.get(plugin_name(session))
     return None if service is None else await service.evaluate(**request)
+
+
+def serve_task(session: str, request: dict[str, Any]) -> Answer | None:
+    """The same request as a Dask task, for workers that nobody can open a connection to."""
+    worker: Any = get_worker()
+    answer = call_service(worker, session, **request)
+    found: Answer | None = asyncio.run_coroutine_threadsafe(
+        answer, worker.loop.asyncio_loop
+    ).result()
+    return found
 
 
 class MembershipHints(SchedulerPlugin):

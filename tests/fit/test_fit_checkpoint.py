@@ -140,7 +140,7 @@ def test_cut_at_every_byte_of_the_last_records(tmp_path: Path) -> None:
     content = (tmp_path / "whole").read_bytes()
     ends = read_journal(tmp_path / "whole").ends
     cut = tmp_path / "cut"
-    for size in range(ends[-3], len(content)):
+    for size in range(ends[-2] - 20, len(content)):
         cut.write_bytes(content[:size])
         toy = valley()
         assert outcome(fit(toy, resume=cut)) == outcome(expected)
@@ -260,7 +260,7 @@ def slowly(p):
 print("ready", flush=True)
 toy = Toy(slowly, [Spec("x", -1.2), Spec("y", 1.0)])
 result = fit(toy, checkpoint=sys.argv[2], resume=sys.argv[2])
-result.save(sys.argv[3])
+result.save(sys.argv[3], overwrite=True)
 """
 
 

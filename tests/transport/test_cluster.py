@@ -175,7 +175,7 @@ def test_close_leaves_nothing_on_the_cluster_and_the_client_open(
     client: Client, tmp_path: Path
 ) -> None:
     session = ClusterSession(client, Integers(tmp_path), PARTITIONS)
-    session._alive_every = 0.0  # have a sign of life sent as well
+    session._hold.every = 0.0  # have a sign of life sent as well
     session.evaluate(request())
     assert plugins_on(client) == {
         plugin_name(session.session),
@@ -328,9 +328,9 @@ def test_every_route_gives_the_same_records(client: Client, tmp_path: Path) -> N
         del dask_worker.handlers[operation]
 
     with ClusterSession(client, payload, PARTITIONS) as session:
-        session._route.direct = False
+        session._route.begin_with(1)
         assert session.evaluate(request()) == expected(payload, request())
-        session._route.direct = True
+        session._route.begin_with(0)
         one = [*client.ncores()][:1]
         client.run(unplug, operation=operation_name(session.session), workers=one)
         assert session.evaluate(request()) == expected(payload, request())

@@ -10,16 +10,15 @@ import itertools
 
 import pytest
 
+from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.coordinator import (
     Abandon,
     AskOwners,
-    ClusterView,
     Evaluation,
     FailCluster,
     FailModel,
     Finish,
     Instruction,
-    Limits,
     LinkFailed,
     ModelFailed,
     Owners,

@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.coordinator import (
     AskOwners,
-    ClusterView,
     Evaluation,
     Event,
     FailCluster,
     FailModel,
     Finish,
     Instruction,
-    Limits,
     LinkFailed,
     Owners,
     Rebuild,
