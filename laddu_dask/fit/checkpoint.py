@@ -25,13 +25,20 @@ import numpy as np
 
 from laddu_dask.errors import DataError, EvaluationError, OutputError, ParameterError
 from laddu_dask.fit.journal import Journal, create_journal, read_journal
-from laddu_dask.fit.objective import F64, Identified, Objective, Parameter, TwiceDifferentiable
+from laddu_dask.fit.objective import (
+    F64,
+    Comparable,
+    Identified,
+    Objective,
+    Parameter,
+    TwiceDifferentiable,
+)
 from laddu_dask.fit.versions import fit_versions
 
-Kind = Literal["value", "gradient", "hessian"]
+Kind = Literal["value", "gradient", "hessian", "delta"]
 PathLike = str | os.PathLike[str]
 
-_KINDS: tuple[Kind, ...] = ("value", "gradient", "hessian")
+_KINDS: tuple[Kind, ...] = ("value", "gradient", "hessian", "delta")
 _HEAD = struct.Struct("<BBdI")
 _LISTED = 4
 
@@ -46,10 +53,10 @@ class Answer(NamedTuple):
     seconds
         Duration of the fit up to then, interruptions left out.
     point
-        Bytes of the point.
+        Bytes of the point; of both points of a difference.
     body
-        Bytes of the value, of the value and the gradient, or of the Hessian; or, of an error, its
-        text and context as JSON.
+        Bytes of the value, of the value and the gradient, of the Hessian, or of the difference;
+        or, of an error, its text and context as JSON.
     failed
         Whether it is an error.
     """
@@ -215,13 +222,33 @@ class Recorded:
         self._journal.close()
 
 
-class RecordedTwice(Recorded):
+class _Twice(Recorded):
     """The same of an objective that knows its second derivatives."""
 
     def hessian(self, p: F64, /) -> F64:
         """See `TwiceDifferentiable`."""
         n = len(p)
         return self._answer("hessian", p).reshape(n, n)
+
+
+class _Compared(Recorded):
+    """The same of an objective that knows its differences."""
+
+    def delta(self, p: F64, q: F64, /) -> float:
+        """See `Comparable`."""
+        return float(self._answer("delta", np.concatenate([p, q]))[0])
+
+
+class _TwiceCompared(_Twice, _Compared):
+    """The same of an objective that knows both."""
+
+
+_CLASSES: dict[tuple[bool, bool], type[Recorded]] = {
+    (False, False): Recorded,
+    (True, False): _Twice,
+    (False, True): _Compared,
+    (True, True): _TwiceCompared,
+}
 
 
 def ask(objective: Objective, kind: Kind, p: F64, clock: Clock) -> Answer:
@@ -233,8 +260,12 @@ def ask(objective: Objective, kind: Kind, p: F64, clock: Clock) -> Answer:
         elif kind == "gradient":
             value, gradient = objective.value_and_gradient(p)
             numbers = np.array([value, *gradient], dtype="<f8")
-        else:
+        elif kind == "hessian":
             numbers = np.array(cast(TwiceDifferentiable, objective).hessian(p), dtype="<f8")
+        else:
+            one, other = p[: len(p) // 2], p[len(p) // 2 :]
+            difference = cast(Comparable, objective).delta(one, other)
+            numbers = np.array([difference], dtype="<f8")
     except EvaluationError as error:
         context = {name: _plain(value) for name, value in error.context.items()}
         body = json.dumps({"text": str(error), "context": context}).encode()
@@ -343,8 +374,8 @@ def open_recorded(
         header = json.dumps(description).encode()
         create_journal(places.file, [header] if source is None else read_journal(source).records)
     journal = Journal(places.file)
-    kind = RecordedTwice if isinstance(objective, TwiceDifferentiable) else Recorded
-    recorded = kind(objective, journal, [Answer.decode(r) for r in journal.records[1:]])
+    knows = isinstance(objective, TwiceDifferentiable), isinstance(objective, Comparable)
+    recorded = _CLASSES[knows](objective, journal, [Answer.decode(r) for r in journal.records[1:]])
     try:
         recorded.check()
     except BaseException:

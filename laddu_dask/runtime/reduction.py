@@ -247,7 +247,11 @@ class Reducer:
         payload, readers = within_reach(self._client, payload)
         return RemoteSession(
             ClusterSession(
-                self._client, RemotePayload(payload), len(payload.tasks), readers=readers
+                self._client,
+                RemotePayload(payload),
+                len(payload.tasks),
+                patience=self.execution.patience,
+                readers=readers,
             )
         )
 

@@ -14,6 +14,7 @@ publishes arrivals and departures of workers on a topic of its own as plain stri
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ from laddu_dask.errors import ExecutionError, LadduError
 from laddu_dask.memory import MAX_BYTES, LeasePool
 from laddu_dask.memory.room import LocalRoom, Room
 from laddu_dask.runtime.versions import package_versions, version_mismatch
+
+logger = logging.getLogger(__name__)
 
 MEMBERSHIP_TOPIC = "laddu-dask-membership"
 DRIVER_THREADS = 4
@@ -143,6 +146,7 @@ class PartitionService(WorkerPlugin):
         self.records: dict[int, bytes] = {}  # of the newest epoch, so asking again costs nothing
         self.running: dict[int, asyncio.Task[None]] = {}
         self.failure: Answer | None = None
+        self.warned = False
         self.pool = ThreadPoolExecutor(worker.state.nthreads, thread_name_prefix="laddu-kernel")
         self.drivers = ThreadPoolExecutor(DRIVER_THREADS, thread_name_prefix="laddu-driver")
         self.room: Room = LocalRoom(LeasePool("host", MAX_BYTES), LeasePool("disk", MAX_BYTES))
@@ -206,6 +210,25 @@ class PartitionService(WorkerPlugin):
         copies = self.keys.get(partition, ())
         return next((key for key in copies if key in self.worker.data), None)
 
+    def _warn_of_spilling(self) -> None:
+        if self.warned or not (keys := self.on_disk()):
+            return
+        self.warned = True
+        logger.warning(
+            "%d prepared partitions of session %s were moved to disk, because this worker is short "
+            "of memory; every evaluation reads them back. Give the fit a smaller "
+            "Execution(memory=...), or the worker more memory",
+            *(len(keys), self.session),
+        )
+
+    def on_disk(self) -> list[str]:
+        """Keys of ours that Dask has moved from memory to disk, which a plan should rule out.
+
+        To look a partition up reads it back, on the worker's event loop.
+        """
+        slow = getattr(self.worker.data, "slow", None) or ()
+        return [key for keys in self.keys.values() for key in keys if key in slow]
+
     # -------------------------------------------------------------------------- evaluation
 
     async def evaluate(self, epoch: int, request: bytes, partitions: Sequence[int]) -> Answer:
@@ -226,6 +249,7 @@ class PartitionService(WorkerPlugin):
             self.floor, self.records, self.running, self.failure = epoch, {}, {}, None
         # A request that comes again joins the work that its first copy started.
         fresh = [p for p in partitions if p not in self.records and p not in self.running]
+        self._warn_of_spilling()
         here = self._look_up(fresh)
         if here:
             work = asyncio.ensure_future(self._work(epoch, request, here))
