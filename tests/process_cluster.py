@@ -94,8 +94,8 @@ class ProcessCluster:
         self.address = str(json.loads(file.read_text())["address"])
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
-        root = str(Path(__file__).resolve().parents[1])
-        path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
+        here = Path(__file__).resolve().parent  # payloads are imported by their name
+        path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
         with (self.folder / f"{what}-{len(self.workers)}.log").open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "dask", what, *options],

@@ -153,12 +153,14 @@ class ClusterSession:
             raise
 
     async def _open(self, payload: SessionPayload) -> None:
-        self._hold.know_idle_timeout(await check_cluster(self.client))
+        facts = await check_cluster(self.client)
+        self._hold.know_idle_timeout(facts.idle_timeout)
+        self._prepared.memory_limits = facts.memory_limits
         await install(self.client, PartitionService(self.session, payload))
         await asyncio.wait_for(self.client.register_plugin(MembershipHints()), ANSWER_SECONDS)
         listen(self.client, self._hints)
         await self._prepared.submit_all()
-        self._hold.keep_workers(len(self.client.scheduler_info(n_workers=-1)["workers"]))
+        self._hold.keep_workers(len(await asyncio.wait_for(self.client.ncores(), ANSWER_SECONDS)))
         await self._prepared.wait(self.limits.patience, self._silent_workers)
         self.view.owners = await self._prepared.owners(self._prepared.copies)
         await self._route.probe({w for workers in self.view.owners.values() for w in workers})

@@ -11,14 +11,12 @@ import asyncio
 import logging
 import os
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 from distributed import Client, WorkerPlugin
-from distributed.client import FutureCancelledError
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.runtime.cluster_form import is_scheduler_file, refuse_other_forms
@@ -28,7 +26,6 @@ from laddu_dask.runtime.worker_plugin import (
     Answer,
     call_service,
     operation_name,
-    serve_task,
 )
 
 logger = logging.getLogger(__name__)
@@ -104,13 +101,26 @@ def _refuse_asynchronous(owner: Any) -> None:
         )
 
 
-async def check_cluster(client: Client) -> float | None:
-    """Compare software with the scheduler and every worker.
+class ClusterFacts(NamedTuple):
+    """What the scheduler says about itself and its workers.
 
-    Returns
-    -------
-    float or None
-        The scheduler's idle timeout in seconds, None when it has none.
+    Attributes
+    ----------
+    versions
+        Of its software.
+    idle_timeout
+        Seconds without tasks after which it ends the cluster; None for never.
+    memory_limits
+        Of the workers that have one, in bytes.
+    """
+
+    versions: dict[str, str]
+    idle_timeout: float | None
+    memory_limits: frozenset[int]
+
+
+async def check_cluster(client: Client) -> ClusterFacts:
+    """Compare software with the scheduler and every worker.
 
     Raises
     ------
@@ -119,16 +129,14 @@ async def check_cluster(client: Client) -> float | None:
     """
     here = package_versions()
     scheduler = scheduler_address(client)
-    idle_timeout: float | None
+    facts: ClusterFacts
     try:
-        there, idle_timeout = await asyncio.wait_for(
-            client.run_on_scheduler(_scheduler_facts), ANSWER_SECONDS
-        )
+        facts = await asyncio.wait_for(client.run_on_scheduler(_scheduler_facts), ANSWER_SECONDS)
     except ImportError as error:
         raise _not_importable(f"the scheduler {scheduler}", error) from error
     # The scheduler computes nothing: only what is unpickled there has to agree.
     needed = {name: here[name] for name in ("python", "laddu-dask")}
-    if refusal := version_mismatch(needed, there, f"the scheduler {scheduler}"):
+    if refusal := version_mismatch(needed, facts.versions, f"the scheduler {scheduler}"):
         raise refusal
     for address, answer in (await ask_workers(client, package_versions)).items():
         if isinstance(answer, ImportError):
@@ -139,7 +147,7 @@ async def check_cluster(client: Client) -> float | None:
             raise answer
         if refusal := version_mismatch(here, answer, f"worker {address}"):
             raise refusal
-    return idle_timeout
+    return facts
 
 
 def scheduler_address(client: Client) -> str:
@@ -147,8 +155,13 @@ def scheduler_address(client: Client) -> str:
     return str(getattr(client.scheduler, "address", "an unknown address"))
 
 
-def _scheduler_facts(dask_scheduler: Any) -> tuple[dict[str, str], float | None]:
-    return package_versions(), dask_scheduler.idle_timeout
+def _scheduler_facts(dask_scheduler: Any) -> ClusterFacts:
+    limits = (worker.memory_limit for worker in dask_scheduler.workers.values())
+    return ClusterFacts(
+        package_versions(),
+        dask_scheduler.idle_timeout,
+        frozenset(limit for limit in limits if limit),
+    )
 
 
 def _not_importable(where: str, error: Exception) -> ExecutionError:
@@ -211,13 +224,11 @@ async def install(client: Client, plugin: WorkerPlugin) -> None:
             await asyncio.sleep(0.2)
 
 
-def out_of_memory_cure(client: Client) -> str:
-    """What workers have, and what to do when they die of wanting more."""
-    workers = client.scheduler_info(n_workers=-1).get("workers", {})
-    limits = {worker.get("memory_limit") for worker in workers.values()} - {None, 0}
-    have = f"a memory limit of {_sizes(limits)}" if limits else "no memory limit"
+def out_of_memory_cure(limits: Collection[int]) -> str:
+    """What workers with these memory limits had, and what to do when they die of wanting more."""
+    had = f"a memory limit of {_sizes(limits)}" if limits else "no memory limit"
     return (
-        f"Most often they ran out of memory: workers have {have} here. Give a smaller "
+        f"Most often they ran out of memory: workers have {had} here. Give a smaller "
         "Execution(memory=...), more partitions or storage='streaming', or start workers with "
         "more memory; their logs tell."
     )
@@ -237,28 +248,21 @@ class Route:
     `Client.rpc` goes straight to the worker over a pooled connection with the client's TLS
     settings, in about half the time of `Client.run`, which passes through the scheduler. The
     first is not documented, so its absence is provided for, and workers that only the scheduler
-    can reach. Where it cannot reach them either, a firewall having come up, a task can: workers
-    fetch tasks over a connection that they opened themselves.
+    can reach: from the beginning, or, where a direct call failed or hung, for a while. There is no
+    third way. Tasks would be one, but their results are fetched as calls are carried.
 
-    A worker with which a way failed or hung is asked by the next one, for a while.
+    Attributes
+    ----------
+    direct
+        Whether workers are called directly, unless that has just failed with one of them.
     """
 
     def __init__(self, client: Client, session: str) -> None:
         self.client = client
         self.session = session
         self.operation = operation_name(session)
-        self._first = 0 if callable(getattr(client, "rpc", None)) else 1
-        self._detours: dict[str, tuple[int, float]] = {}
-        self._ways = (self._call_directly, self._call_by_scheduler, self._call_by_task)
-
-    @property
-    def direct(self) -> bool:
-        """Whether workers are called directly, unless one of them could not be."""
-        return self._first == 0
-
-    def begin_with(self, way: int) -> None:
-        """Use way 0 (directly), 1 (through the scheduler) or 2 (tasks) unless it fails."""
-        self._first = way
+        self.direct = callable(getattr(client, "rpc", None))
+        self._detours: dict[str, float] = {}
 
     async def call(
         self, worker: str, epoch: int, request: bytes, partitions: Sequence[int]
@@ -271,50 +275,24 @@ class Route:
             The link or the process broke.
         """
         fields: dict[str, Any] = {"epoch": epoch, "request": request, "partitions": [*partitions]}
-        way, until = self._detours.get(worker, (self._first, 0.0))
-        if until < time.monotonic():
-            way = self._first
-        try:
-            answer = await self._ways[way](worker, fields)
-        except (OSError, asyncio.CancelledError):  # cancelled because it was late, most often
-            further = min(way + 1, len(self._ways) - 1)
-            self._detours[worker] = (further, time.monotonic() + DETOUR_SECONDS)
-            raise
-        if answer is None and way == 0:  # a worker without the handler answers None
-            answer = await self._call_by_scheduler(worker, fields)
-        return answer
-
-    def forget(self, worker: str) -> None:
-        """A worker left; another one may come by its address."""
-        self._detours.pop(worker, None)
-
-    async def _call_directly(self, worker: str, fields: dict[str, Any]) -> Answer | None:
-        answer: Answer | None = await getattr(self.client.rpc(worker), self.operation)(**fields)
-        return answer
-
-    async def _call_by_scheduler(self, worker: str, fields: dict[str, Any]) -> Answer | None:
+        if self.direct and self._detours.get(worker, 0.0) < time.monotonic():
+            try:
+                rpc = getattr(self.client.rpc(worker), self.operation)
+                direct: Answer | None = await rpc(**fields)
+            except (OSError, asyncio.CancelledError):  # cancelled because it was late, most often
+                self._detours[worker] = time.monotonic() + DETOUR_SECONDS
+                raise
+            if direct is not None:  # a worker without the handler answers None
+                return direct
         answers = await self.client.run(
             call_service, workers=[worker], session=self.session, **fields
         )
         found: Answer | None = answers.get(worker)
         return found
 
-    async def _call_by_task(self, worker: str, fields: dict[str, Any]) -> Answer | None:
-        future = self.client.submit(
-            serve_task,
-            self.session,
-            fields,
-            key=f"laddu-eval:{self.session}:{uuid.uuid4().hex}",
-            workers=[worker],
-            pure=False,
-        )
-        try:
-            answer: Answer | None = await future
-        except FutureCancelledError as error:  # with the connection to the scheduler
-            raise ConnectionError(str(error)) from error
-        finally:
-            future.release()
-        return answer
+    def forget(self, worker: str) -> None:
+        """A worker left; another one may come by its address."""
+        self._detours.pop(worker, None)
 
     async def probe(self, workers: Iterable[str]) -> None:
         """Feature test: an empty request to each worker decides whether to call directly."""
@@ -325,7 +303,7 @@ class Route:
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         # One broken worker is a matter of recovery; none reachable means a proxy in between.
         if all(isinstance(outcome, OSError) for outcome in outcomes):
-            self.begin_with(1)
+            self.direct = False
             logger.warning(
                 "workers of %s cannot be called directly (%s); requests go through the scheduler",
                 scheduler_address(self.client),

@@ -53,7 +53,8 @@ class SessionResources:
         keys = self.prepared.release()
         self.hold.release()
         stop_listening(self.client, self.hints)
-        with suppress(ValueError):  # closed before the plugin was registered
+        # ValueError: closed before the plugin was registered. KeyError: a worker has not got it.
+        with suppress(ValueError, KeyError):
             await self.client.unregister_worker_plugin(plugin_name(self.session))
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._forgotten(keys), CLOSE_SECONDS)

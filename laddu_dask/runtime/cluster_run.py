@@ -219,7 +219,7 @@ class ClusterRun:
         some = ", ".join(map(str, failure.partitions[:5]))
         return ExecutionError(
             f"{failure.deaths} workers died, one after the other, while they evaluated the same "
-            f"partitions (first: {some}). {out_of_memory_cure(self.links.client)}",
+            f"partitions (first: {some}). {out_of_memory_cure(self.links.prepared.memory_limits)}",
             option="memory",
             partitions=list(failure.partitions),
             deaths=failure.deaths,

@@ -46,6 +46,8 @@ class PreparedPartitions:
         Partition -> futures of its copies, the normal one first.
     rebuilt
         Second copies asked for so far.
+    memory_limits
+        Of the workers that were there in the beginning, in bytes.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class PreparedPartitions:
         self.session = session
         self.copies: dict[int, list[Any]] = {partition: [] for partition in range(count_)}
         self.rebuilt = 0
+        self.memory_limits: frozenset[int] = frozenset()
         self._numbers = {partition: count() for partition in self.copies}
         self._submitted_at: dict[int, float] = {}
         self._moves: dict[int, tuple[Any, float]] = {}
@@ -179,7 +182,7 @@ class PreparedPartitions:
         for partition in partitions:
             if self.copies[partition][-1].status == "error":
                 error = await self.copies[partition][-1].exception()
-                return _explain(partition, error, self.client)
+                return _explain(partition, error, self.memory_limits)
         return None
 
     # ---------------------------------------------------------------------------- ownership
@@ -358,13 +361,13 @@ def partitions_of(
     return held
 
 
-def _explain(partition: int, error: BaseException, client: Client) -> LadduError:
+def _explain(partition: int, error: BaseException, limits: Collection[int]) -> LadduError:
     if isinstance(error, LadduError):
         return error
     if isinstance(error, KilledWorker):
         text = (
             f"the workers that prepared partition {partition} died, several times over: "
-            f"{_first_sentence(error)} {out_of_memory_cure(client)}"
+            f"{_first_sentence(error)} {out_of_memory_cure(limits)}"
         )
         failure = ExecutionError(text, option="memory", partition=partition)
     else:

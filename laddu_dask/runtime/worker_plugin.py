@@ -298,16 +298,6 @@ async def call_service(dask_worker: Any, session: str, **request: Any) -> Answer
     return None if service is None else await service.evaluate(**request)
 
 
-def serve_task(session: str, request: dict[str, Any]) -> Answer | None:
-    """The same request as a Dask task, for workers that nobody can open a connection to."""
-    worker: Any = get_worker()
-    answer = call_service(worker, session, **request)
-    found: Answer | None = asyncio.run_coroutine_threadsafe(
-        answer, worker.loop.asyncio_loop
-    ).result()
-    return found
-
-
 class MembershipHints(SchedulerPlugin):
     """Tells clients at once about workers that leave or join."""
 
