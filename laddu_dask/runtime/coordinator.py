@@ -142,7 +142,10 @@ class FailModel:
 
 @dataclass(frozen=True, slots=True)
 class FailDeaths:
-    """So many workers died, one after the other, while they evaluated these partitions."""
+    """So many workers died, one after the other, while they evaluated the first of these.
+
+    The others are those over which nearly as many died.
+    """
 
     partitions: tuple[int, ...]
     deaths: int
@@ -208,7 +211,7 @@ class Evaluation:
         self._strikes: dict[str, int] = {}
         self._banned_until: dict[str, float] = {}
         self._written_off: dict[str, int] = {}
-        self._broken: dict[str, frozenset[int]] = {}  # worker -> partitions of its last failure
+        self._broken: dict[str, frozenset[int]] = {}  # worker -> partitions it failed with
         self._deaths: Counter[int] = Counter()
         self._rebuilt_at: dict[int, float] = {}
         self._orphan_since: dict[int, float] = {}
@@ -247,7 +250,9 @@ class Evaluation:
             return instructions + self._end(Finish(ordered))
         worst = max(self._deaths.values(), default=0)
         if worst >= self.limits.deaths:
-            deadly = tuple(sorted(p for p, deaths in self._deaths.items() if deaths == worst))
+            # Which of those asked together was the cause, the count alone cannot tell.
+            ordered_by_deaths = sorted(self._deaths.items(), key=lambda item: (-item[1], item[0]))
+            deadly = tuple(p for p, deaths in ordered_by_deaths if 2 * deaths > worst)
             return instructions + self._end(FailDeaths(deadly, worst))
         if now - self._progress > self.limits.patience:
             unanswered = tuple(sorted(self.partitions - self.records.keys()))
@@ -283,7 +288,9 @@ class Evaluation:
         self._strikes[request.worker] = strikes
         if strikes >= self.limits.strikes:
             self._banned_until[request.worker] = event.now + self.limits.ban
-        self._broken[request.worker] = request.partitions
+        self._broken[request.worker] = request.partitions | self._broken.get(
+            request.worker, frozenset()
+        )
         self._stale |= request.partitions  # ask who has them before trying again
 
     def _on_worker_gone(self, event: WorkerGone) -> list[Instruction]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from heapq import heapify, heapreplace
 
 WORTH_SHARE = 0.25
 """Partitions are moved off a slow worker when an evaluation gets shorter by this part of it..."""
@@ -28,21 +29,21 @@ def shares_by_pace(held: Mapping[str, int], paces: Mapping[str, float]) -> dict[
 
     Notes
     -----
-    An evaluation lasts as long as its last worker, pace times partitions. It is shortest when all
-    are equal, with shares in proportion to 1 / pace. Every worker keeps a partition, so that its
-    pace goes on being measured and it is given more when it has recovered.
+    An evaluation lasts as long as its last worker, pace times partitions, which these shares make
+    as short as can be. Every worker keeps a partition, so that its pace goes on being measured and
+    it is given more when it has recovered.
     """
     total = sum(held.values())
     if len(held) < 2 or total < len(held) or not all(paces.get(w, 0.0) > 0.0 for w in held):
         return None
     now = max(paces[worker] * n for worker, n in held.items())
-    rate = sum(1.0 / paces[worker] for worker in held)
-    wanted = {worker: total / (rate * paces[worker]) for worker in held}
-    shares = {worker: max(int(n), 1) for worker, n in wanted.items()}
-    while sum(shares.values()) > total:
-        shares[max(shares, key=lambda w: (shares[w] - wanted[w], w))] -= 1
-    while sum(shares.values()) < total:
-        # Whoever is done first even with one more.
-        shares[min(shares, key=lambda w: ((shares[w] + 1) * paces[w], w))] += 1
+    shares = dict.fromkeys(held, 1)
+    # One by one to whoever is done first even with one more.
+    done = [(2 * paces[worker], worker) for worker in held]
+    heapify(done)
+    for _ in range(total - len(held)):
+        _, worker = done[0]
+        shares[worker] += 1
+        heapreplace(done, ((shares[worker] + 1) * paces[worker], worker))
     gain = now - max(paces[worker] * n for worker, n in shares.items())
     return shares if gain > max(WORTH_SHARE * now, WORTH_SECONDS) else None
