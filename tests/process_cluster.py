@@ -88,10 +88,12 @@ class ProcessCluster:
             *self.scheduler_options,
         )
         end = time.monotonic() + GIVE_UP
-        while not file.exists():
+        self.address = ""
+        while not self.address:
             assert time.monotonic() < end, "the scheduler never started"
             time.sleep(0.02)
-        self.address = str(json.loads(file.read_text())["address"])
+            with suppress(FileNotFoundError, json.JSONDecodeError):  # being written
+                self.address = str(json.loads(file.read_text())["address"])
 
     def _start(self, what: str, *options: str) -> subprocess.Popen[bytes]:
         here = Path(__file__).resolve().parent  # payloads are imported by their name

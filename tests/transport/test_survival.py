@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -68,19 +68,12 @@ def until_shares(session: ClusterSession, payload: Integers, shares: list[int]) 
     wait_until(reached, f"shares {shares}")
 
 
-def in_background(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Start some work; what it returns or raises ends up in the list."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, outcome
+def in_background(work: Callable[[], Any]) -> Future[Any]:
+    """Start some work."""
+    pool = ThreadPoolExecutor(1)
+    outcome = pool.submit(work)
+    pool.shutdown(wait=False)
+    return outcome
 
 
 # preparing ---------------------------------------------------------------------------------
@@ -89,35 +82,33 @@ def in_background(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]
 def test_a_worker_killed_while_preparing(tmp_path: Path) -> None:
     payload = Integers(tmp_path, bad_recipe="hold")
     with processes(tmp_path) as (_, client):
-        thread, outcome = in_background(lambda: ClusterSession(client, payload, PARTITIONS))
+        outcome = in_background(lambda: ClusterSession(client, payload, PARTITIONS))
         wait_until((tmp_path / "victim").exists, "a partition being prepared")
         os.kill(int((tmp_path / "victim").read_text()), signal.SIGKILL)
-        thread.join()
-        with outcome[0] as session:
+        with outcome.result() as session:
             payload.bad_recipe = ""
             exact(session, payload, 2)
             assert partitions_held(session) == [PARTITIONS]
 
 
-@pytest.mark.parametrize("when", ["before", "while"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "while"])
 def test_a_worker_stopped_before_or_while_preparing(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To Dask it seems to be at work; what it was to prepare is prepared by the other."""
-    monkeypatch.setattr(cluster_link, "ANSWER_SECONDS", 1.5)
+    monkeypatch.setattr(cluster_link, "ANSWER_SECONDS", 4.0)
     monkeypatch.setattr(prepared, "LOOK_SECONDS", 0.5)
     payload = Integers(tmp_path, bad_recipe="hold" if when == "while" else "")
     with processes(tmp_path) as (cluster, client):
         if when == "before":
             cluster.workers[0].stop()
-        thread, outcome = in_background(
+        outcome = in_background(
             lambda: ClusterSession(client, payload, PARTITIONS, ask_after=1.0, patience=60.0)
         )
         if when == "while":
             wait_until((tmp_path / "victim").exists, "a partition being prepared")
             os.kill(int((tmp_path / "victim").read_text()), signal.SIGSTOP)
-        thread.join()
-        with outcome[0] as session:
+        with outcome.result() as session:
             payload.bad_recipe = ""
             exact(session, payload, 2)
             for worker in cluster.workers:
@@ -138,10 +129,9 @@ def test_a_retired_worker_leaves_even_shares_and_an_added_one_gets_its_own(tmp_p
     ):
         assert partitions_held(session) == [4, 4, 4]
         addresses = [*client.ncores()]
-        thread, outcome = in_background(lambda: exact(session, payload, 40))
+        outcome = in_background(lambda: exact(session, payload, 40))
         client.retire_workers(addresses[:1])
-        thread.join()
-        assert outcome == [None]
+        outcome.result()
         until_shares(session, payload, [6, 6])
         client.retire_workers(addresses[1:2])
         until_shares(session, payload, [12])
@@ -198,10 +188,9 @@ def test_the_network_to_a_worker_fails_and_heals(fault: str, tmp_path: Path) -> 
         exact(session, payload)
         relay = cluster.workers[0].relay
         assert relay is not None
-        thread, outcome = in_background(lambda: exact(session, payload, 5))
+        outcome = in_background(lambda: exact(session, payload, 5))
         getattr(relay, fault)()
-        thread.join()
-        assert outcome == [None]
+        outcome.result()
         exact(session, payload, 2)
         relay.heal()
         session.view.slow_until.clear()  # as time would do
