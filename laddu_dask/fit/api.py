@@ -9,6 +9,7 @@ import numpy as np
 
 from laddu_dask.errors import EvaluationError, ParameterError
 from laddu_dask.fit.bounds import Box
+from laddu_dask.fit.checkpoint import PathLike, Places, Recorded, open_recorded
 from laddu_dask.fit.convergence import Verdict, judge, without_runaways
 from laddu_dask.fit.evaluation import EvaluationLimit, Evaluator, point_text
 from laddu_dask.fit.minimize import minimize
@@ -28,6 +29,8 @@ def fit(
     method: str = "migrad",
     progress: Progress | Literal["auto"] | None = None,
     max_evaluations: int | None = None,
+    checkpoint: PathLike | None = None,
+    resume: PathLike | None = None,
 ) -> FitResult:
     """Minimise -2 ln L and return the minimum with its errors.
 
@@ -46,6 +49,14 @@ def fit(
     max_evaluations
         Largest number of passes over the data; when reached, the best point so far is returned as
         not converged.
+    checkpoint
+        New file in which the answer of every evaluation is kept as soon as it is there, so that
+        the fit can go on after the loss of its cluster or the end of its process.
+    resume
+        File of an interrupted fit. The same fit goes on from there, on any cluster, to the bits
+        that it would have had without the interruption, and is kept in the same file; or in
+        `checkpoint`, if that is another one. With the same file in both options the fit begins if
+        there is no file yet, and goes on if there is: for jobs that are started again.
 
     Returns
     -------
@@ -60,6 +71,10 @@ def fit(
         is not of its kind.
     EvaluationError
         The likelihood has no value at the start nor around it.
+    DataError
+        The file of `resume` is missing, damaged, or of another fit: names what differs.
+    OutputError
+        The file of `checkpoint` exists, or one that a running fit is writing; no space for it.
     """
     if method not in METHODS:
         raise ParameterError(
@@ -72,14 +87,38 @@ def fit(
     start = start_point(objective, parameters, initial)
     box = Box.of(parameters)
     show = choose_progress(progress)
-    evaluator = Evaluator(objective, box, show, limit, start)
+    places = Places.of(checkpoint, resume)
+    recorded = None
+    if places.wanted:
+        recorded = open_recorded(objective, parameters, start, method, places)
     try:
+        if recorded is None:
+            evaluator = Evaluator(objective, box, show, limit, start)
+        else:
+            evaluator = Evaluator(recorded, box, show, limit, start, recorded.clock)
         end = _search(evaluator, parameters, box, start)
         evaluator.finish()
+    except Exception as error:
+        if recorded is not None:
+            error.add_note(_how_to_go_on(recorded))
+        raise
     finally:
         if isinstance(show, RichProgress):
             show.close()
+        if recorded is not None:
+            recorded.close()
+    if recorded is not None:
+        verdict = end.verdict
+        verdict = verdict._replace(warnings=(*verdict.warnings, *recorded.warnings))
+        end = end._replace(verdict=verdict)
     return _result(evaluator, parameters, end, method)
+
+
+def _how_to_go_on(recorded: Recorded) -> str:
+    return (
+        f"All evaluations up to here are in {recorded.path}; once the cause is removed, fit with "
+        f"resume={str(recorded.path)!r} goes on from there"
+    )
 
 
 def _limit(given: Any) -> int:

@@ -7,7 +7,7 @@ tests provide closed forms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -90,6 +90,18 @@ class Comparable(Protocol):
 
     def delta(self, p: F64, q: F64, /) -> float:
         """Return the objective at `p` less that at `q`, without cancellation."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """An objective that can say what it is."""
+
+    def identity(self) -> Mapping[str, str]:
+        """Return all that its numbers depend on, by what it is called in messages.
+
+        For example ``{"the events of 'signal/data'": "1200"}``. A checkpoint of a fit is refused
+        where any of it differs.
+        """
 
 
 def free_parameters(objective: Objective) -> tuple[Parameter, ...]:

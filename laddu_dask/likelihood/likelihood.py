@@ -16,6 +16,7 @@ from laddu_dask.errors import DataError, EvaluationError, ParameterError
 from laddu_dask.expr import ParameterSpec
 from laddu_dask.likelihood.combination import Combination
 from laddu_dask.likelihood.diagnosis import BadEvent, check_weights
+from laddu_dask.likelihood.identity import identity_of
 from laddu_dask.likelihood.recent import RecentSums, Sums
 from laddu_dask.likelihood.report import LikelihoodReport
 from laddu_dask.likelihood.terms import UnbinnedTerm
@@ -453,6 +454,13 @@ class Likelihood:
                 preparation_seconds=self._preparation_seconds,
                 events=sum(item.dataset.n_events for item in self._reducer.passes),
             )
+
+    def identity(self) -> dict[str, str]:
+        """What the bits of all numbers depend on, by name; nothing is read for it.
+
+        Checkpoints of fits compare it. Where and how the events are stored is not a part of it.
+        """
+        return identity_of(self.terms, self.execution)
 
     def fit(self, initial: Parameters = None, method: str = "migrad", **options: Any) -> FitResult:
         """Minimise; see `laddu_dask.fit.fit` for options and the result."""

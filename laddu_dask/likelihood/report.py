@@ -67,4 +67,11 @@ class LikelihoodReport:
                 f"resident memory {format_bytes(worker.resident_bytes)}, "
                 f"peak {format_bytes(worker.peak_resident_bytes)}"
             )
+            if worker.shrunk:
+                lines.append(f"  memory ran out: {worker.shrunk} partitions in smaller chunks")
+            if worker.moved_to_disk:
+                lines.append(
+                    f"  {worker.moved_to_disk} partitions were moved to disk by Dask and are read "
+                    "back in every evaluation; give a smaller Execution(memory=...)"
+                )
         return "\n".join(lines)

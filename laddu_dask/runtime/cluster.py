@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -22,59 +23,31 @@ from typing import Any
 from distributed import Client
 
 from laddu_dask.errors import ExecutionError, LadduError
+from laddu_dask.runtime.balance import Balance
+from laddu_dask.runtime.cluster_hold import ClusterHold
 from laddu_dask.runtime.cluster_link import (
+    ANSWER_SECONDS,
     Hints,
     Route,
+    ask_workers,
     check_cluster,
     connect,
+    install,
     listen,
 )
 from laddu_dask.runtime.cluster_resources import SessionResources
-from laddu_dask.runtime.coordinator import (
-    Abandon,
-    AskOwners,
-    ClusterView,
-    Evaluation,
-    Event,
-    FailCluster,
-    FailModel,
-    Finish,
-    Instruction,
-    Limits,
-    LinkFailed,
-    ModelFailed,
-    Owners,
-    Rebuild,
-    Reply,
-    Send,
-    Start,
-    Tick,
-    WorkerGone,
-)
+from laddu_dask.runtime.cluster_run import START_AGAIN, ClusterRun, Links
+from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import open_account
 from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
 from laddu_dask.runtime.worker_memory import SessionMemory
-from laddu_dask.runtime.worker_plugin import (
-    MembershipHints,
-    PartitionService,
-    SessionPayload,
-    rebuild_error,
-)
+from laddu_dask.runtime.worker_plugin import MembershipHints, PartitionService, SessionPayload
 
-KEEP_ALIVE_SECONDS = 30.0
-"""Direct evaluations are invisible to the scheduler: without a sign of life it would take a
-cluster in the middle of a fit for idle and, with an idle timeout, close it."""
+logger = logging.getLogger(__name__)
 
 TIDY_SECONDS = 1.0
-SPREADS = 3
-"""Attempts at even shares after workers joined or left. Dask has the last word on where a recipe
-runs; a cluster that it does not want to be even is left in peace."""
-_START_AGAIN = (
-    "The scheduler is gone or the client was closed: see that scheduler and workers run, and make "
-    "a new likelihood with Execution(cluster=...) of a new client or of the address. A fit can "
-    "begin at the last parameters."
-)
+"""Pause between two looks for second copies that are no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,39 +129,57 @@ class ClusterSession:
         self.session = uuid.uuid4().hex[:12]
         self.view = ClusterView()
         self.last: EvaluationSummary | None = None
-        self._epoch = self._spreads_left = 0
+        self._epoch = 0
         self._lock = threading.Lock()
-        self._alive_at = self._tidied_at = time.monotonic()
-        self._alive_every = KEEP_ALIVE_SECONDS
+        self._tidied_at = time.monotonic()
         self.client, owned = connect(cluster)
         self.memory = (memory or SessionMemory()).of(self.session, self.client.id)
         self._hints = Hints()
         self._route = Route(self.client, self.session)
         self._prepared = PreparedPartitions(self.client, self.session, partitions, readers, wishes)
+        self._hold = ClusterHold(self.client, self.session)
+        self._links = Links(self.client, self._route, self._prepared, self._hints, self.view)
+        self._balance = Balance(
+            *(self.client, self._prepared, self.view, self._hints, self._hold),
+            move_patience=patience / 4,
+        )
         self._resources = SessionResources(
-            self.client, owned, self.session, self._prepared, self._hints
+            self.client, owned, self.session, self._prepared, self._hints, self._hold
         )
         self._finalizer = weakref.finalize(self, SessionResources.abandon, self._resources)
         self._finalizer.atexit = False  # at exit there is time to do it properly: _close_all
         _sessions.add(self)
         try:
             self.client.sync(self._open, payload)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, OSError) and not isinstance(error, LadduError):
+                raise ExecutionError(
+                    "the Dask cluster was lost while the events were being prepared "
+                    f"({type(error).__name__}: {error}). {START_AGAIN}",
+                    option="cluster",
+                ) from error
             raise
 
     async def _open(self, payload: SessionPayload) -> None:
-        idle_timeout = await check_cluster(self.client)
-        if idle_timeout:
-            self._alive_every = min(KEEP_ALIVE_SECONDS, idle_timeout / 3)
-        await open_account(self.client, self.session)
-        await self.client.register_plugin(PartitionService(self.session, payload, self.memory))
-        await self.client.register_plugin(MembershipHints())
+        facts = await check_cluster(self.client)
+        self._hold.know_idle_timeout(facts.idle_timeout)
+        self._prepared.memory_limits = facts.memory_limits
+        await asyncio.wait_for(open_account(self.client, self.session), ANSWER_SECONDS)
+        await install(self.client, PartitionService(self.session, payload, self.memory))
+        await asyncio.wait_for(self.client.register_plugin(MembershipHints()), ANSWER_SECONDS)
         listen(self.client, self._hints)
         await self._prepared.submit_all()
-        await self._prepared.wait(self.limits.patience)
+        self._hold.keep_workers(len(await asyncio.wait_for(self.client.ncores(), ANSWER_SECONDS)))
+        await self._prepared.wait(self.limits.patience, self._silent_workers)
         self.view.owners = await self._prepared.owners(self._prepared.copies)
         await self._route.probe({w for workers in self.view.owners.values() for w in workers})
+
+    async def _silent_workers(self) -> frozenset[str]:
+        """Workers that do not even say their name; and a sign of life of this client."""
+        self._hold.keep_alive()
+        answers = await ask_workers(self.client, _nothing)
+        return frozenset(w for w, answer in answers.items() if isinstance(answer, TimeoutError))
 
     # ----------------------------------------------------------------------------- public
 
@@ -227,8 +218,14 @@ class ClusterSession:
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Address, threads, memory and partitions of every worker, measured now."""
         self._check_usable()
-        answers = self.client.run(describe_worker, session=self.session)
-        return tuple(answers[address] for address in sorted(answers))
+        answers = self.client.sync(ask_workers, self.client, describe_worker, session=self.session)
+        for address, answer in answers.items():
+            if isinstance(answer, OSError):
+                logger.warning("worker %s gives no answer: %r", address, answer)
+            elif isinstance(answer, Exception):
+                raise answer
+        found = {w: info for w, info in answers.items() if isinstance(info, WorkerInfo)}
+        return tuple(found[address] for address in sorted(found))
 
     def close(self) -> None:
         """Release everything on the cluster; close the client if it was opened here."""
@@ -251,7 +248,7 @@ class ClusterSession:
         if not self._finalizer.alive:
             raise ExecutionError("this session was closed; make a new likelihood", option="cluster")
         if self.client.status in ("closing", "closed"):
-            raise ExecutionError(f"the Dask client is closed. {_START_AGAIN}", option="cluster")
+            raise ExecutionError(f"the Dask client is closed. {START_AGAIN}", option="cluster")
         if self.client.asynchronous:
             raise ExecutionError(
                 "evaluations block and cannot run inside the client's event loop",
@@ -262,29 +259,22 @@ class ClusterSession:
 
     async def _evaluate(self, request: bytes, effort: float) -> dict[int, bytes]:
         self._epoch += 1
-        run = _Run(self, request, self._epoch, self.limits.stretched(effort))
+        run = ClusterRun(
+            self._links, request, self._epoch, self.limits.stretched(effort), self._hold.keep_alive
+        )
         rebuilt = self._prepared.rebuilt
         begin = time.monotonic()
         try:
-            await self._follow_moves()
+            await self._balance.follow()
             records = await run.finish()
         finally:
             await run.cancel()
+            if run.departed:
+                self._balance.membership_changed()
         seconds = time.monotonic() - begin
         self.last = EvaluationSummary(seconds, run.messages, self._prepared.rebuilt - rebuilt)
         await self._tidy(run.answered)
         return records
-
-    async def _follow_moves(self) -> None:
-        """Take over partitions that were moved; start moving when workers joined or left."""
-        if self._hints.take_joined():
-            self._spreads_left = SPREADS
-        with suppress(OSError, TimeoutError):  # an improvement, that can wait for a scheduler
-            self.view.owners.update(await self._prepared.adopt_moves())
-            idle = not self._prepared.moving and all(self.view.owners.values())
-            if self._spreads_left and idle:
-                started = await self._prepared.spread(self.view.owners)
-                self._spreads_left = self._spreads_left - 1 if started else 0
 
     async def _tidy(self, answered: set[str]) -> None:
         """Give back the memory of second copies that are no longer needed."""
@@ -292,155 +282,12 @@ class ClusterSession:
         if now - self._tidied_at > TIDY_SECONDS:
             self._tidied_at = now
             trusted = {w for w in answered if self.view.slow_until.get(w, now) <= now}
-            with suppress(OSError, TimeoutError):  # the next evaluation tidies up
+            with suppress(OSError):  # the next evaluation tidies up
                 self.view.owners.update(await self._prepared.release_copies(trusted))
 
-    def keep_alive(self) -> None:
-        """Show the scheduler, every now and then, that the cluster is in use."""
-        now = time.monotonic()
-        if now - self._alive_at > self._alive_every and self.client.status == "running":
-            self._alive_at = now
-            key = f"laddu-alive:{self.session}:{self._epoch}:{uuid.uuid4().hex[:8]}"
-            self._resources.sign_of_life = self.client.submit(_sign_of_life, key=key, pure=False)
 
-
-class _Run:
-    """One evaluation being carried out: instructions become calls, their outcomes events."""
-
-    def __init__(self, session: ClusterSession, request: bytes, epoch: int, limits: Limits) -> None:
-        self.session = session
-        self.request = request
-        self.machine = Evaluation(epoch, session._prepared.copies, session.view, limits)
-        self.messages = 0
-        self.answered: set[str] = set()
-        self.troubles: dict[str, str] = {}
-        self._tasks: set[asyncio.Task[Event | None]] = set()
-        self._requests: dict[int, asyncio.Task[Event | None]] = {}
-
-    async def finish(self) -> dict[int, bytes]:
-        """Run until the machine ends."""
-        session, poll = self.session, self.session.limits.poll
-        events: list[Event] = [*self._departures(), Start(time.monotonic())]
-        while True:
-            for event in events:
-                for instruction in self.machine.handle(event):
-                    if isinstance(instruction, Finish):
-                        return instruction.records
-                    self._carry_out(instruction)
-            session.keep_alive()
-            done: set[asyncio.Task[Event | None]] = set()
-            if self._tasks:
-                done, self._tasks = await asyncio.wait(
-                    self._tasks, timeout=poll, return_when=asyncio.FIRST_COMPLETED
-                )
-            else:
-                await asyncio.sleep(poll)
-            if session.client.status in ("closing", "closed"):
-                raise ExecutionError(
-                    f"the Dask client closed during an evaluation ({self._describe_troubles()}). "
-                    f"{_START_AGAIN}",
-                    option="cluster",
-                )
-            outcomes = [task.result() for task in done if not task.cancelled()]
-            events = [*self._departures(), *(event for event in outcomes if event is not None)]
-            events.append(Tick(time.monotonic()))
-
-    def _departures(self) -> list[Event]:
-        gone = self.session._hints.take_gone()
-        if gone:
-            self.session._spreads_left = SPREADS
-        now = time.monotonic()
-        return [WorkerGone(now, worker) for worker in gone]
-
-    async def cancel(self) -> None:
-        """Stop waiting for whatever is still under way."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _launch(self, work: Coroutine[Any, Any, Event | None]) -> asyncio.Task[Event | None]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        return task
-
-    def _carry_out(self, instruction: Instruction) -> None:
-        match instruction:
-            case Send():
-                self.messages += 1
-                self._requests[instruction.request] = self._launch(self._send(instruction))
-            case AskOwners():
-                self._launch(self._ask_owners(instruction))
-            case Rebuild():
-                self._launch(self._rebuild(instruction))
-            case Abandon():
-                self._requests[instruction.request].cancel()
-            case FailModel():
-                assert isinstance(instruction.error, LadduError)
-                raise instruction.error
-            case FailCluster():
-                raise self._cluster_lost(instruction)
-
-    async def _send(self, send: Send) -> Event:
-        try:
-            answer = await self.session._route.call(
-                send.worker, send.epoch, self.request, send.partitions
-            )
-        except (OSError, TimeoutError) as error:
-            answer, reason = None, f"{type(error).__name__}: {error}"
-        else:
-            reason = "the worker has no service for this session"
-        now = time.monotonic()
-        if answer is None:
-            self.troubles[send.worker] = reason
-            return LinkFailed(now, send.request, reason)
-        if "error" in answer:
-            return ModelFailed(now, answer["epoch"], rebuild_error(answer["error"]))
-        self.answered.add(send.worker)
-        records = dict(zip(answer["partitions"], answer["records"], strict=True))
-        return Reply(now, send.request, answer["epoch"], records)
-
-    async def _ask_owners(self, question: AskOwners) -> Event | None:
-        session, prepared = self.session, self.session._prepared
-        try:
-            if prepared.restore_cancelled():
-                listen(session.client, session._hints)
-            if failure := await prepared.recipe_failure(question.partitions):
-                return ModelFailed(time.monotonic(), self.machine.epoch, failure)
-            table = await prepared.owners(question.partitions)
-        except (OSError, TimeoutError) as error:
-            # The scheduler is away; the machine asks again until its patience ends.
-            self.troubles["the scheduler"] = f"{type(error).__name__}: {error}"
-            return None
-        return Owners(time.monotonic(), table)
-
-    async def _rebuild(self, rebuild: Rebuild) -> None:
-        session = self.session
-        try:
-            await session._prepared.rebuild(
-                rebuild.partitions, rebuild.avoid, guard=session.limits.patience / 4
-            )
-        except (OSError, TimeoutError) as error:
-            self.troubles["the scheduler"] = f"{type(error).__name__}: {error}"
-
-    def _cluster_lost(self, failure: FailCluster) -> ExecutionError:
-        some = ", ".join(map(str, failure.unanswered[:5]))
-        return ExecutionError(
-            f"{len(failure.unanswered)} of {len(self.machine.partitions)} partitions (first: "
-            f"{some}) were not answered for {failure.waited:.1f} s; the Dask client is "
-            f"{self.session.client.status}; {self._describe_troubles()}. Look at the workers' "
-            "logs; raise patience if one message honestly takes longer.",
-            option="cluster",
-            unanswered=list(failure.unanswered),
-            waited=failure.waited,
-        )
-
-    def _describe_troubles(self) -> str:
-        told = [f"{where}: {what}" for where, what in [*self.troubles.items()][-3:]]
-        return "last trouble: " + "; ".join(told) if told else "no call has failed"
-
-
-def _sign_of_life() -> None:
-    """A task that does nothing, visibly."""
+async def _nothing() -> None:
+    """What a worker that is alive can do between two steps of its loop."""
 
 
 _sessions: weakref.WeakSet[ClusterSession] = weakref.WeakSet()

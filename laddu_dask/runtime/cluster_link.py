@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
-from distributed import Client
+from distributed import Client, WorkerPlugin
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.runtime.cluster_form import is_scheduler_file, refuse_other_forms
@@ -29,7 +30,12 @@ from laddu_dask.runtime.worker_plugin import (
 
 logger = logging.getLogger(__name__)
 
+ANSWER_SECONDS = 15.0
+"""Deadline of a question to a process that only has to look."""
 PROBE_SECONDS = 5.0
+DETOUR_SECONDS = 60.0
+"""A worker that could not be called directly is tried again after so long."""
+INSTALL_ATTEMPTS = 5
 
 
 # -------------------------------------------------------------------------------- connecting
@@ -95,13 +101,26 @@ def _refuse_asynchronous(owner: Any) -> None:
         )
 
 
-async def check_cluster(client: Client) -> float | None:
-    """Compare software with the scheduler and every worker.
+class ClusterFacts(NamedTuple):
+    """What the scheduler says about itself and its workers.
 
-    Returns
-    -------
-    float or None
-        The scheduler's idle timeout in seconds, None when it has none.
+    Attributes
+    ----------
+    versions
+        Of its software.
+    idle_timeout
+        Seconds without tasks after which it ends the cluster; None for never.
+    memory_limits
+        Of the workers that have one, in bytes.
+    """
+
+    versions: dict[str, str]
+    idle_timeout: float | None
+    memory_limits: frozenset[int]
+
+
+async def check_cluster(client: Client) -> ClusterFacts:
+    """Compare software with the scheduler and every worker.
 
     Raises
     ------
@@ -110,26 +129,25 @@ async def check_cluster(client: Client) -> float | None:
     """
     here = package_versions()
     scheduler = scheduler_address(client)
-    idle_timeout: float | None
+    facts: ClusterFacts
     try:
-        there, idle_timeout = await client.run_on_scheduler(_scheduler_facts)
+        facts = await asyncio.wait_for(client.run_on_scheduler(_scheduler_facts), ANSWER_SECONDS)
     except ImportError as error:
         raise _not_importable(f"the scheduler {scheduler}", error) from error
     # The scheduler computes nothing: only what is unpickled there has to agree.
     needed = {name: here[name] for name in ("python", "laddu-dask")}
-    if refusal := version_mismatch(needed, there, f"the scheduler {scheduler}"):
+    if refusal := version_mismatch(needed, facts.versions, f"the scheduler {scheduler}"):
         raise refusal
-    answers = await client.run(package_versions, on_error="return")
-    for address, answer in answers.items():
+    for address, answer in (await ask_workers(client, package_versions)).items():
         if isinstance(answer, ImportError):
             raise _not_importable(f"worker {address}", answer) from answer
         if isinstance(answer, OSError):
-            continue  # left in this moment; whoever replaces it is checked by its service
+            continue  # gone or stuck in this moment; its service checks again when it begins
         if isinstance(answer, Exception):
             raise answer
         if refusal := version_mismatch(here, answer, f"worker {address}"):
             raise refusal
-    return idle_timeout
+    return facts
 
 
 def scheduler_address(client: Client) -> str:
@@ -137,8 +155,13 @@ def scheduler_address(client: Client) -> str:
     return str(getattr(client.scheduler, "address", "an unknown address"))
 
 
-def _scheduler_facts(dask_scheduler: Any) -> tuple[dict[str, str], float | None]:
-    return package_versions(), dask_scheduler.idle_timeout
+def _scheduler_facts(dask_scheduler: Any) -> ClusterFacts:
+    limits = (worker.memory_limit for worker in dask_scheduler.workers.values())
+    return ClusterFacts(
+        package_versions(),
+        dask_scheduler.idle_timeout,
+        frozenset(limit for limit in limits if limit),
+    )
 
 
 def _not_importable(where: str, error: Exception) -> ExecutionError:
@@ -149,6 +172,73 @@ def _not_importable(where: str, error: Exception) -> ExecutionError:
     )
 
 
+async def ask_workers(
+    client: Client, function: Callable[..., Any], **fields: Any
+) -> dict[str, Any]:
+    """What a function returns on each worker; an exception in place of an answer.
+
+    One question per worker, each with a deadline: a worker that is stopped or cut off keeps nobody
+    waiting for the others. Its answer is a `TimeoutError`.
+
+    Raises
+    ------
+    OSError
+        The scheduler does not answer.
+    """
+    workers = [*await asyncio.wait_for(client.ncores(), ANSWER_SECONDS)]
+
+    async def ask(worker: str) -> Any:
+        answers = await asyncio.wait_for(
+            client.run(function, workers=[worker], on_error="return", **fields), ANSWER_SECONDS
+        )
+        return answers[worker]
+
+    answers = await asyncio.gather(*map(ask, workers), return_exceptions=True)
+    return dict(zip(workers, answers, strict=True))
+
+
+async def install(client: Client, plugin: WorkerPlugin) -> None:
+    """Register a plugin on all workers, also while some of them come, go or hang.
+
+    The scheduler knows the plugin from the first attempt on and hands it to all who join. What can
+    fail is telling those that are there: when one of them leaves in this moment, others may not
+    have heard, and are told again.
+
+    Raises
+    ------
+    OSError
+        Workers kept leaving, or the scheduler does not answer.
+    """
+    for attempt in range(INSTALL_ATTEMPTS):
+        try:
+            await asyncio.wait_for(client.register_plugin(plugin), ANSWER_SECONDS)
+            return
+        except TimeoutError:
+            if client.status != "running":
+                raise
+            logger.warning("a worker does not answer; it gets its part when it wakes up")
+            return
+        except OSError:
+            if attempt == INSTALL_ATTEMPTS - 1 or client.status != "running":
+                raise
+            await asyncio.sleep(0.2)
+
+
+def out_of_memory_cure(limits: Collection[int]) -> str:
+    """What workers with these memory limits had, and what to do when they die of wanting more."""
+    had = f"a memory limit of {_sizes(limits)}" if limits else "no memory limit"
+    return (
+        f"Most often they ran out of memory: workers have {had} here. Give a smaller "
+        "Execution(memory=...), more partitions or storage='streaming', or start workers with "
+        "more memory; their logs tell."
+    )
+
+
+def _sizes(limits: Collection[int]) -> str:
+    least, most = (f"{size / 2**20:.0f} MiB" for size in (min(limits), max(limits)))
+    return least if least == most else f"{least} to {most}"
+
+
 # ---------------------------------------------------------------------------------- requests
 
 
@@ -157,13 +247,14 @@ class Route:
 
     `Client.rpc` goes straight to the worker over a pooled connection with the client's TLS
     settings, in about half the time of `Client.run`, which passes through the scheduler. The
-    first is not documented, so its absence, and workers that only the scheduler can reach, are
-    provided for.
+    first is not documented, so its absence is provided for, and workers that only the scheduler
+    can reach: from the beginning, or, where a direct call failed or hung, for a while. There is no
+    third way. Tasks would be one, but their results are fetched as calls are carried.
 
     Attributes
     ----------
     direct
-        Whether workers are called directly.
+        Whether workers are called directly, unless that has just failed with one of them.
     """
 
     def __init__(self, client: Client, session: str) -> None:
@@ -171,6 +262,7 @@ class Route:
         self.session = session
         self.operation = operation_name(session)
         self.direct = callable(getattr(client, "rpc", None))
+        self._detours: dict[str, float] = {}
 
     async def call(
         self, worker: str, epoch: int, request: bytes, partitions: Sequence[int]
@@ -183,15 +275,24 @@ class Route:
             The link or the process broke.
         """
         fields: dict[str, Any] = {"epoch": epoch, "request": request, "partitions": [*partitions]}
-        if self.direct:
-            answer: Answer | None = await getattr(self.client.rpc(worker), self.operation)(**fields)
-            if answer is not None:  # a worker without the handler answers None
-                return answer
+        if self.direct and self._detours.get(worker, 0.0) < time.monotonic():
+            try:
+                rpc = getattr(self.client.rpc(worker), self.operation)
+                direct: Answer | None = await rpc(**fields)
+            except (OSError, asyncio.CancelledError):  # cancelled because it was late, most often
+                self._detours[worker] = time.monotonic() + DETOUR_SECONDS
+                raise
+            if direct is not None:  # a worker without the handler answers None
+                return direct
         answers = await self.client.run(
             call_service, workers=[worker], session=self.session, **fields
         )
         found: Answer | None = answers.get(worker)
         return found
+
+    def forget(self, worker: str) -> None:
+        """A worker left; another one may come by its address."""
+        self._detours.pop(worker, None)
 
     async def probe(self, workers: Iterable[str]) -> None:
         """Feature test: an empty request to each worker decides whether to call directly."""
@@ -201,7 +302,7 @@ class Route:
         calls = [asyncio.wait_for(self.call(w, 0, b"", ()), PROBE_SECONDS) for w in addresses]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         # One broken worker is a matter of recovery; none reachable means a proxy in between.
-        if all(isinstance(outcome, OSError | TimeoutError) for outcome in outcomes):
+        if all(isinstance(outcome, OSError) for outcome in outcomes):
             self.direct = False
             logger.warning(
                 "workers of %s cannot be called directly (%s); requests go through the scheduler",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 from distributed import Client
 
+from laddu_dask.runtime.cluster_hold import ClusterHold
 from laddu_dask.runtime.cluster_link import Hints, stop_listening
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import close_account
@@ -26,19 +26,21 @@ class SessionResources:
         session: str,
         prepared: PreparedPartitions,
         hints: Hints,
+        hold: ClusterHold,
     ) -> None:
         self.client = client
         self.owned = owned
         self.session = session
         self.prepared = prepared
         self.hints = hints
-        self.sign_of_life: Any = None
+        self.hold = hold
 
     def close(self) -> None:
         """Release and wait for it; a cluster that is gone needs no releasing."""
         if self.client.status == "running" and not self.client.asynchronous:
-            with suppress(OSError, TimeoutError):
+            with suppress(OSError):
                 self.client.sync(self._release, callback_timeout=CLOSE_SECONDS)
+        self.hold.release()
         if self.owned:
             self.client.close()
 
@@ -50,11 +52,11 @@ class SessionResources:
 
     async def _release(self) -> None:
         keys = self.prepared.release()
-        if self.sign_of_life is not None:
-            self.sign_of_life.release()
+        self.hold.release()
         stop_listening(self.client, self.hints)
         await close_account(self.client, self.session)
-        with suppress(ValueError):  # closed before the plugin was registered
+        # ValueError: closed before the plugin was registered. KeyError: a worker has not got it.
+        with suppress(ValueError, KeyError):
             await self.client.unregister_worker_plugin(plugin_name(self.session))
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._forgotten(keys), CLOSE_SECONDS)
@@ -66,7 +68,7 @@ class SessionResources:
             await asyncio.sleep(0.002)
 
     async def _release_and_close(self) -> None:
-        with suppress(OSError, TimeoutError):
+        with suppress(OSError):
             await self._release()
         if self.owned:
             await self.client.close()

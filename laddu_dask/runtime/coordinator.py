@@ -15,15 +15,18 @@ Rules
 * A partition whose owners are all under suspicion gets a second copy of its recipe under a new
   key, because Dask believes those owners healthy and would not move it.
 * Errors of the model are final; errors of links and processes are retried until `patience`.
+* A partition that was being evaluated by each of several workers when they died is taken for the
+  cause: it would bring down the whole cluster.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from statistics import median
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+
+from laddu_dask.runtime.cluster_view import SLOW_AT_MOST, SLOW_FACTOR, ClusterView, Limits
 
 # ------------------------------------------------------------------------------------ events
 
@@ -138,6 +141,17 @@ class FailModel:
 
 
 @dataclass(frozen=True, slots=True)
+class FailDeaths:
+    """So many workers died, one after the other, while they evaluated the first of these.
+
+    The others are those over which nearly as many died.
+    """
+
+    partitions: tuple[int, ...]
+    deaths: int
+
+
+@dataclass(frozen=True, slots=True)
 class FailCluster:
     """No partition was answered for `waited` seconds although these are still open."""
 
@@ -145,109 +159,11 @@ class FailCluster:
     waited: float
 
 
-Instruction: TypeAlias = Send | AskOwners | Rebuild | Abandon | Finish | FailModel | FailCluster
+Instruction: TypeAlias = (
+    Send | AskOwners | Rebuild | Abandon | Finish | FailModel | FailDeaths | FailCluster
+)
 
 # ------------------------------------------------------------------------------------- state
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Deadlines of the recovery, all in seconds.
-
-    Parameters
-    ----------
-    ask_after
-        Age at which a request counts as late, for a worker whose pace is unknown (its first
-        evaluation may compile kernels) and, unless `adaptive`, for every worker.
-    adaptive
-        Take `pace_factor` times the median pace of the worker's last replies instead, scaled with
-        the partitions that it has to answer and never below `least`.
-    poll
-        Shortest pause between two questions to Dask; it doubles, up to 16 times, while these
-        bring no progress.
-    patience
-        The evaluation fails when no new partition was counted for this long. It must exceed
-        the longest honest message of one worker.
-    strikes, ban
-        After so many link failures in a row a worker is left alone for `ban` seconds.
-    rebuild_every
-        Shortest pause between two second copies of one partition.
-    orphan_after
-        A partition that nobody holds for this long is given a second copy, when some worker is
-        under suspicion (Dask may be recomputing it exactly there).
-    effort
-        How many times as long as usual a reply may take.
-    """
-
-    ask_after: float = 60.0
-    adaptive: bool = True
-    least: float = 0.2
-    pace_factor: float = 3.0
-    poll: float = 0.03
-    patience: float = 300.0
-    strikes: int = 2
-    ban: float = 1.0
-    rebuild_every: float = 1.0
-    orphan_after: float = 5.0
-    effort: float = 1.0
-
-    def stretched(self, effort: float) -> Limits:
-        """Deadlines for a request that takes `effort` times as long as a usual one.
-
-        Its kernels may have to be compiled first, so no pace counts as too slow before
-        `ask_after`.
-        """
-        if effort == 1.0:
-            return self
-        return replace(
-            self,
-            effort=effort,
-            ask_after=effort * self.ask_after,
-            least=max(self.least, self.ask_after),
-            patience=effort * self.patience,
-        )
-
-
-SLOW_FACTOR = 30.0
-"""A late worker is not preferred for this many times the deadline that it missed..."""
-SLOW_AT_MOST = 60.0
-"""...but for no more than so many seconds."""
-PACES_KEPT = 7
-"""Replies of a worker that its pace is the median of."""
-
-
-@dataclass
-class ClusterView:
-    """What is known about the workers; it outlives evaluations.
-
-    Attributes
-    ----------
-    owners
-        Partition -> addresses believed to hold it, best first.
-    slow_until
-        Address -> time until which others are preferred.
-    paces
-        Address -> seconds per partition of the last replies.
-    """
-
-    owners: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    slow_until: dict[str, float] = field(default_factory=dict)
-    paces: dict[str, deque[float]] = field(default_factory=dict)
-
-    def deadline(self, worker: str, partitions: int, limits: Limits) -> float:
-        """Seconds after which `worker`, having `partitions` to answer, counts as late.
-
-        At most a third of the patience, so that there is time to recover.
-        """
-        paces = self.paces.get(worker)
-        if not limits.adaptive or not paces:
-            return min(limits.ask_after, limits.patience / 3)
-        expected = limits.pace_factor * limits.effort * median(paces) * partitions
-        return min(max(limits.least, expected), limits.patience / 3)
-
-    def remember_pace(self, worker: str, seconds: float, partitions: int) -> None:
-        """Note that `worker` answered `partitions` in so many seconds."""
-        self.paces.setdefault(worker, deque(maxlen=PACES_KEPT)).append(seconds / partitions)
 
 
 class _Open(NamedTuple):
@@ -295,6 +211,8 @@ class Evaluation:
         self._strikes: dict[str, int] = {}
         self._banned_until: dict[str, float] = {}
         self._written_off: dict[str, int] = {}
+        self._broken: dict[str, frozenset[int]] = {}  # worker -> partitions it failed with
+        self._deaths: Counter[int] = Counter()
         self._rebuilt_at: dict[int, float] = {}
         self._orphan_since: dict[int, float] = {}
         self._progress = 0.0
@@ -330,6 +248,12 @@ class Evaluation:
         if self.partitions <= self.records.keys():
             ordered = {p: self.records[p] for p in sorted(self.partitions)}
             return instructions + self._end(Finish(ordered))
+        worst = max(self._deaths.values(), default=0)
+        if worst >= self.limits.deaths:
+            # Which of those asked together was the cause, the count alone cannot tell.
+            ordered_by_deaths = sorted(self._deaths.items(), key=lambda item: (-item[1], item[0]))
+            deadly = tuple(p for p, deaths in ordered_by_deaths if 2 * deaths > worst)
+            return instructions + self._end(FailDeaths(deadly, worst))
         if now - self._progress > self.limits.patience:
             unanswered = tuple(sorted(self.partitions - self.records.keys()))
             return instructions + self._end(FailCluster(unanswered, now - self._progress))
@@ -339,6 +263,7 @@ class Evaluation:
         request = self._open.pop(event.request, None)
         if request is not None:
             self._strikes.pop(request.worker, None)
+            self._broken.pop(request.worker, None)
             if not request.late:
                 self.view.slow_until.pop(request.worker, None)
             missing = request.partitions - event.records.keys()
@@ -351,6 +276,7 @@ class Evaluation:
         for partition, record in event.records.items():
             if partition in self.partitions and partition not in self.records:
                 self.records[partition] = record
+                self._deaths.pop(partition, None)
                 self._progress = event.now
                 self._pause, self._next_question = self.limits.poll, 0.0
 
@@ -362,6 +288,9 @@ class Evaluation:
         self._strikes[request.worker] = strikes
         if strikes >= self.limits.strikes:
             self._banned_until[request.worker] = event.now + self.limits.ban
+        self._broken[request.worker] = request.partitions | self._broken.get(
+            request.worker, frozenset()
+        )
         self._stale |= request.partitions  # ask who has them before trying again
 
     def _on_worker_gone(self, event: WorkerGone) -> list[Instruction]:
@@ -371,8 +300,11 @@ class Evaluation:
             if event.worker in workers:  # corrects the evaluations to come as well
                 self._disown(partition, event.worker)
         given_up = [n for n, request in self._open.items() if request.worker == event.worker]
+        died_with = self._broken.pop(event.worker, frozenset())
         for number in given_up:
-            self._stale |= self._open.pop(number).partitions
+            died_with |= self._open.pop(number).partitions
+        self._stale |= died_with
+        self._deaths.update(died_with - self.records.keys())
         return [Abandon(number) for number in given_up]
 
     def _on_owners(self, event: Owners) -> list[Instruction]:

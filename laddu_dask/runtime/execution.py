@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from dataclasses import dataclass, field
@@ -72,6 +73,9 @@ class Execution:
         ``"file_groups"``: whole files, one to a partition unless `partitions` asks for fewer, but
         for the up to 512 events at an end that complete a unit of the neighbour's; ``"rows"``:
         equal numbers of rows, wherever files and row groups end. Results do not depend on it.
+    patience
+        Seconds without a sign of progress from a cluster after which an evaluation fails. It must
+        exceed the time that a worker takes for its share of one.
     """
 
     backend: BackendName = "auto"
@@ -85,6 +89,7 @@ class Execution:
     cluster: Any = field(default=None, compare=False)
     partitions: int | None = None
     partitioning: Partitioning = "contiguous"
+    patience: float = 300.0
 
     def __post_init__(self) -> None:
         for option, words in (
@@ -110,6 +115,7 @@ class Execution:
             value = getattr(self, option)
             if value is not None:
                 object.__setattr__(self, option, _count(option, value))
+        object.__setattr__(self, "patience", _seconds("patience", self.patience))
         if self.cluster is not None:
             refuse_other_forms(self.cluster)
         object.__setattr__(self, "memory", MemoryPlan.parse(self.memory))
@@ -162,5 +168,15 @@ def _count(option: str, value: Any) -> int:
     if number < 1:
         raise ExecutionError(
             f"{option} must be a positive integer or None, got {value!r}", option=option
+        )
+    return number
+
+
+def _seconds(option: str, value: Any) -> float:
+    """A positive finite number."""
+    number = float(value) if isinstance(value, int | float) else math.nan
+    if isinstance(value, bool) or not 0.0 < number < math.inf:
+        raise ExecutionError(
+            f"{option} must be a positive number of seconds, got {value!r}", option=option
         )
     return number

@@ -84,6 +84,7 @@ class LocalSession:
                 resident_bytes=resident_bytes(),
                 peak_resident_bytes=peak_resident_bytes(),
                 partitions=len(self._prepared),
+                shrunk=len(self._payload.shrunk),
             ),
         )
 

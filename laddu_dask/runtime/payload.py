@@ -7,7 +7,7 @@ frontier values travel in an evaluation (see `laddu_dask.runtime.wire`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +23,13 @@ from laddu_dask.memory.room import Room
 from laddu_dask.runtime.chunk_preparation import merged_findings
 from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.preparation import Recipe, contradiction
-from laddu_dask.runtime.tiers import PreparedPartition, RejectedPartition, prepare
+from laddu_dask.runtime.shrinking import within_memory
+from laddu_dask.runtime.tiers import (
+    PreparedPartition,
+    RejectedPartition,
+    StreamingPartition,
+    prepare,
+)
 
 Array = npt.NDArray[np.float64]
 
@@ -70,10 +76,14 @@ class ReductionPayload:
         One per pass.
     tasks
         The partitions of all passes; a session numbers them by this tuple.
+    shrunk
+        Passes and first events of partitions for which memory ran out in this process, so that
+        they are worked on in smaller chunks.
     """
 
     recipes: tuple[Recipe, ...]
     tasks: tuple[Task, ...]
+    shrunk: set[tuple[int, int]] = field(default_factory=set, compare=False)
 
     def prepare(self, partition: int, room: Room) -> Prepared:
         """Prepare one partition, and compile what evaluating it will need."""
@@ -83,7 +93,11 @@ class ReductionPayload:
         backend.compile(recipe.programs.value, "reduce")
         backend.compile_soon(recipe.programs.gradient, "reduce")
         try:
-            kept = prepare(recipe, task.partition, task.tiers, room)
+            kept, used = within_memory(
+                recipe, lambda tried: prepare(tried, task.partition, task.tiers, room)
+            )
+            if used is not recipe:
+                self.shrunk.add((task.pass_index, task.partition.first_event))
             return Prepared(task.pass_index, kept)
         except AssumptionError as error:
             # Ordinary data, another form: told by the evaluation, not by a task that fails.
@@ -107,10 +121,21 @@ class ReductionPayload:
             if cancelled is not None and cancelled():
                 return None
             recipe = self.recipes[item.pass_index]
+            partition, rows = item.partition, frontiers[item.pass_index]
+            chunked = partition.recipe if isinstance(partition, StreamingPartition) else recipe
+
+            def attempt(tried: Recipe) -> list[Accumulator]:
+                if isinstance(partition, StreamingPartition):
+                    partition.recipe = tried
+                return reduce_partition(recipe, partition, mode, rows)
+
             try:
-                return reduce_partition(recipe, item.partition, mode, frontiers[item.pass_index])
+                sums, used = within_memory(chunked, attempt)
             except AssumptionError as error:
                 return error
+            if used is not chunked:
+                self.shrunk.add((item.pass_index, partition.first_event))
+            return sums
 
         found: list[list[Accumulator]] = []
         contradicted: list[AssumptionError] = []

@@ -12,19 +12,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, count
 from typing import Any
 
 from distributed import Client, KilledWorker
 
 from laddu_dask.errors import ExecutionError, LadduError
+from laddu_dask.runtime.cluster_link import out_of_memory_cure
 from laddu_dask.runtime.worker_plugin import partition_key, prepare_partition
 
 logger = logging.getLogger(__name__)
 
 QUESTION_SECONDS = 2.0
 """Deadline of a question to the scheduler; the coordinator asks again."""
+
+LOOK_SECONDS = 5.0
+"""Pause between two looks for silent workers while nothing becomes ready."""
 
 DEAD = ("cancelled", "lost")
 """States of a future after the client lost the scheduler's stream, whatever workers still hold."""
@@ -46,6 +51,8 @@ class PreparedPartitions:
         Partition -> futures of its copies, the normal one first.
     rebuilt
         Second copies asked for so far.
+    memory_limits
+        Of the workers that were there in the beginning, in bytes.
     """
 
     def __init__(
@@ -62,9 +69,10 @@ class PreparedPartitions:
         self.copies: dict[int, list[Any]] = {partition: [] for partition in range(count_)}
         self.rebuilt = 0
         self._wishes = wishes
+        self.memory_limits: frozenset[int] = frozenset()
         self._numbers = {partition: count() for partition in self.copies}
         self._submitted_at: dict[int, float] = {}
-        self._moves: dict[int, Any] = {}
+        self._moves: dict[int, tuple[Any, float]] = {}
 
     def _submit(self, partition: int, **options: Any) -> Any:
         key = partition_key(self.session, partition, next(self._numbers[partition]))
@@ -86,7 +94,7 @@ class PreparedPartitions:
         The choice of workers is a wish: data that must not wait for one worker can go to any. With
         no worker yet (a cluster that scales from zero) the tasks wait, which makes it scale.
         """
-        threads: Mapping[str, int] = await self.client.ncores()
+        threads: Mapping[str, int] = await asyncio.wait_for(self.client.ncores(), QUESTION_SECONDS)
         turns = sorted((turn, worker) for worker, n in threads.items() for turn in range(n))
         for partition, copies in self.copies.items():
             wish = [turns[partition % len(turns)][1]] if turns else None
@@ -95,8 +103,18 @@ class PreparedPartitions:
             options = {"workers": wish, "allow_other_workers": True} if wish else {}
             copies.append(self._submit(partition, **options))
 
-    async def wait(self, patience: float) -> None:
+    async def wait(
+        self, patience: float, silent: Callable[[], Awaitable[frozenset[str]]] | None = None
+    ) -> None:
         """Wait until every partition is prepared.
+
+        Parameters
+        ----------
+        patience
+            Seconds without progress after which it fails.
+        silent
+            Finds workers that give no sign of life. What these were to prepare is prepared by
+            others: to Dask they seem to be at work on it.
 
         Raises
         ------
@@ -105,42 +123,75 @@ class PreparedPartitions:
             whatever the order in which workers come to them.
         ExecutionError
             The recipe failed otherwise, or nothing became ready for `patience` seconds.
+        OSError
+            The scheduler does not answer.
         """
         pending = set(self.copies)
-        progress = time.monotonic()
+        progress = looked = time.monotonic()
         pause = 0.002
         while pending:
+            if self.client.status in ("closing", "closed"):
+                raise ConnectionError(f"the Dask client is {self.client.status}")
             self.restore_cancelled()
-            ready = {p for p in pending if self.copies[p][-1].status not in ("pending", *DEAD)}
-            failed = min(
-                (p for p, copies in self.copies.items() if copies[-1].status == "error"),
-                default=None,
-            )
+            ready = {p for p in pending if self._settled(p)}
+            failed = min((p for p in self.copies if self._failed(p)), default=None)
             if failed is not None:
                 pending = {p for p in pending if p < failed}
                 if not pending - ready and (failure := await self.recipe_failure([failed])):
                     raise failure
+            now = time.monotonic()
             if ready:
                 pending -= ready
-                progress = time.monotonic()
-            elif (waited := time.monotonic() - progress) > patience:
-                workers = await self.client.ncores()
+                progress = looked = now
+            elif now - progress > patience:
                 raise ExecutionError(
                     f"{len(pending)} of {len(self.copies)} partitions are not prepared and none "
-                    f"became ready for {waited:.0f} s; the cluster has {len(workers)} workers. "
-                    "Look at the workers' logs, start workers, or raise patience.",
+                    f"became ready for {now - progress:.0f} s; the cluster has "
+                    f"{await self._count_workers()} workers. Look at the workers' logs, start "
+                    "workers, or raise Execution(patience=...).",
                     option="cluster",
                 )
+            elif silent is not None and now - looked > LOOK_SECONDS:
+                await self._prepare_elsewhere(pending, await silent(), patience / 4)
+                looked = time.monotonic()
             if pending:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, 0.1)
+
+    def _settled(self, partition: int) -> bool:
+        copies = self.copies[partition]
+        return self._failed(partition) or any(copy.status == "finished" for copy in copies)
+
+    def _failed(self, partition: int) -> bool:
+        return bool(self.copies[partition]) and self.copies[partition][-1].status == "error"
+
+    async def _count_workers(self) -> str:
+        try:
+            return str(len(await asyncio.wait_for(self.client.ncores(), QUESTION_SECONDS)))
+        except OSError:
+            return "an unknown number of"
+
+    async def _prepare_elsewhere(
+        self, pending: Collection[int], silent: frozenset[str], guard: float
+    ) -> None:
+        """Second copies of what silent workers have been given and not prepared."""
+        if not silent:
+            return
+        with suppress(OSError):  # looked at again soon
+            given = await asyncio.wait_for(
+                self.client.processing(workers=[*silent]), QUESTION_SECONDS
+            )
+            keys = {key for queue in given.values() for key in queue}
+            stuck = [p for p in pending if any(copy.key in keys for copy in self.copies[p])]
+            logger.warning("workers %s do not answer", ", ".join(sorted(silent)))
+            await self.rebuild(stuck, silent, guard)
 
     async def recipe_failure(self, partitions: Iterable[int]) -> LadduError | None:
         """The error of the newest copy of one of `partitions`, if a recipe failed."""
         for partition in partitions:
             if self.copies[partition][-1].status == "error":
                 error = await self.copies[partition][-1].exception()
-                return _explain(partition, error)
+                return _explain(partition, error, self.memory_limits)
         return None
 
     # ---------------------------------------------------------------------------- ownership
@@ -242,40 +293,45 @@ class PreparedPartitions:
         """Whether moves are under way."""
         return bool(self._moves)
 
-    async def spread(self, owners: Mapping[int, tuple[str, ...]]) -> bool:
-        """Start to move partitions to workers that hold fewer than their share.
+    def move_towards(
+        self, shares: Mapping[str, int], owners: Mapping[int, tuple[str, ...]]
+    ) -> bool:
+        """Start to move partitions from workers with more than their share to those with fewer.
 
-        After a worker joined, or was restarted empty, evaluations would go at the speed of the
-        others for good. The recipes run at the new place in the background; `adopt_moves` takes
-        them over when they are ready.
+        The recipes run at the new place in the background; `adopt_moves` takes them over when they
+        are ready.
+
+        Parameters
+        ----------
+        shares
+            Partitions that each worker should hold; workers that are not in it stay as they are.
+        owners
+            Who holds what, the one that is used first.
 
         Returns
         -------
         bool
             Whether there was anything to move.
         """
-        threads: Mapping[str, int] = await asyncio.wait_for(self.client.ncores(), QUESTION_SECONDS)
-        held: dict[str, list[int]] = {worker: [] for worker in threads}
-        for partition, workers in owners.items():
-            if workers and workers[0] in held:
-                held[workers[0]].append(partition)
-        total = sum(map(len, held.values()))
-        share = {w: total * n // sum(threads.values()) for w, n in threads.items()}
-        surplus = [p for w, ps in held.items() for p in ps[share[w] :]]
+        held = partitions_of(shares, owners)
+        surplus = [p for worker, ps in held.items() for p in ps[shares[worker] :]]
         for worker, partitions in held.items():
-            for _ in range(share[worker] - len(partitions)):
+            for _ in range(shares[worker] - len(partitions)):
                 if surplus:
                     partition = surplus.pop()
-                    self._moves[partition] = self._submit(
-                        partition, workers=[worker], allow_other_workers=True
-                    )
+                    future = self._submit(partition, workers=[worker], allow_other_workers=True)
+                    self._moves[partition] = future, time.monotonic()
         return self.moving
 
-    async def adopt_moves(self) -> dict[int, tuple[str, ...]]:
-        """Let finished moves replace the copies before; return the new owners."""
+    async def adopt_moves(self, patience: float) -> dict[int, tuple[str, ...]]:
+        """Let finished moves replace the copies before; return the new owners.
+
+        Moves that take longer than `patience` seconds are given up.
+        """
         moved = []
-        for partition, future in list(self._moves.items()):
-            if future.status == "pending":
+        for partition, (future, began) in list(self._moves.items()):
+            late = time.monotonic() - began > patience
+            if future.status == "pending" and not late:
                 continue
             del self._moves[partition]
             if future.status == "finished":
@@ -285,15 +341,17 @@ class PreparedPartitions:
                 logger.warning(
                     "partition %d stays where it is: moving it ended as %s",
                     partition,
-                    future.status,
+                    "too late" if late else future.status,
                 )
+                future.release()
         return await self.owners(moved) if moved else {}
 
     # ---------------------------------------------------------------------------------- end
 
     def release(self) -> tuple[str, ...]:
         """Let the cluster forget everything; returns the keys of what it should forget."""
-        futures = [*chain.from_iterable(self.copies.values()), *self._moves.values()]
+        moves = [future for future, _ in self._moves.values()]
+        futures = [*chain.from_iterable(self.copies.values()), *moves]
         for future in futures:
             future.release()
         self.copies = {partition: [] for partition in self.copies}
@@ -301,16 +359,32 @@ class PreparedPartitions:
         return tuple(future.key for future in futures)
 
 
-def _explain(partition: int, error: BaseException) -> LadduError:
+def partitions_of(
+    workers: Iterable[str], owners: Mapping[int, tuple[str, ...]]
+) -> dict[str, list[int]]:
+    """Partitions by the first of `workers` that holds each; those of others are left out."""
+    held: dict[str, list[int]] = {worker: [] for worker in workers}
+    for partition, holders in owners.items():
+        if first := next((worker for worker in holders if worker in held), None):
+            held[first].append(partition)
+    return held
+
+
+def _explain(partition: int, error: BaseException, limits: Collection[int]) -> LadduError:
     if isinstance(error, LadduError):
         return error
     if isinstance(error, KilledWorker):
         text = (
-            f"the workers that prepared partition {partition} died, several times over: {error}. "
-            "Most often they ran out of memory: use more partitions or a smaller memory budget."
+            f"the workers that prepared partition {partition} died, several times over: "
+            f"{_first_sentence(error)} {out_of_memory_cure(limits)}"
         )
+        failure = ExecutionError(text, option="memory", partition=partition)
     else:
         text = f"preparing partition {partition} failed with {type(error).__name__}: {error}"
-    failure = ExecutionError(text, option="cluster", partition=partition)
+        failure = ExecutionError(text, option="cluster", partition=partition)
     failure.__cause__ = error
     return failure
+
+
+def _first_sentence(error: BaseException) -> str:
+    return str(error).split(". ")[0].rstrip(".") + "."

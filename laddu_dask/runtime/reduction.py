@@ -170,6 +170,7 @@ class Reducer:
                 self._client,
                 RemotePayload(payload),
                 len(payload.tasks),
+                patience=self.execution.patience,
                 readers=readers,
                 memory=memory,
                 wishes=plan.wishes(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
@@ -67,6 +67,11 @@ class RemotePayload:
     """A reduction as workers see it; see `laddu_dask.runtime.worker_plugin.SessionPayload`."""
 
     payload: ReductionPayload
+
+    @property
+    def shrunk(self) -> Collection[object]:
+        """Partitions for which memory ran out; see `ReductionPayload`."""
+        return self.payload.shrunk
 
     def prepare(self, partition: int, room: Room) -> Prepared:
         """Prepare one partition."""

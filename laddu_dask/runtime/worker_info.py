@@ -24,6 +24,11 @@ class WorkerInfo:
         Resident memory of the process, now and at most so far.
     partitions
         Prepared partitions of the session that it holds.
+    shrunk
+        Partitions for which its memory ran out; their chunks are smaller than planned.
+    moved_to_disk
+        Partitions that Dask has moved from its memory to its disk. It reads them back in every
+        evaluation: a budget was exceeded.
     """
 
     address: str
@@ -32,6 +37,8 @@ class WorkerInfo:
     resident_bytes: int
     peak_resident_bytes: int
     partitions: int
+    shrunk: int = 0
+    moved_to_disk: int = 0
 
 
 async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
@@ -46,4 +53,6 @@ async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
         resident_bytes=resident_bytes(),
         peak_resident_bytes=peak_resident_bytes(),
         partitions=0 if service is None else len(service.keys),
+        shrunk=0 if service is None else len(getattr(service.payload, "shrunk", ())),
+        moved_to_disk=0 if service is None else len(service.on_disk()),
     )

@@ -14,6 +14,8 @@ publishes arrivals and departures of workers on a topic of its own as plain stri
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -34,10 +36,15 @@ from laddu_dask.runtime.worker_memory import (
     memory_of,
 )
 
+logger = logging.getLogger(__name__)
+
 MEMBERSHIP_TOPIC = "laddu-dask-membership"
 DRIVER_THREADS = 4
 """Requests of one session that a worker works on at once: a calm evaluation needs one, an asked
 again partition or the tail of an abandoned evaluation another."""
+
+SERVICE_SECONDS = 10.0
+"""How long a task waits for the service of its session to begin."""
 
 Answer: TypeAlias = dict[str, Any]
 
@@ -87,7 +94,7 @@ def partition_key(session: str, partition: int, copy: int) -> str:
 def prepare_partition(session: str, partition: int) -> Any:
     """Dask task: prepare `partition` with the payload of `session` on the worker it runs on."""
     worker = get_worker()
-    service = cast("PartitionService | None", worker.plugins.get(plugin_name(session)))
+    service = _service_here(worker, session)
     if service is None:
         raise ExecutionError(
             f"worker {worker.address} has no service for session {session}, so partition "
@@ -99,6 +106,20 @@ def prepare_partition(session: str, partition: int) -> Any:
     if service.refusal is not None:
         raise service.refusal
     return service.payload.prepare(partition, service.room_of(str(worker.get_current_task())))
+
+
+def _service_here(worker: Any, session: str) -> PartitionService | None:
+    """The service, waited for a little: a task may be faster than the plugin that it needs."""
+    end = time.monotonic() + SERVICE_SECONDS
+    while True:
+        service = cast("PartitionService | None", worker.plugins.get(plugin_name(session)))
+        if service is not None or session in _ended or time.monotonic() > end:
+            return service
+        time.sleep(0.02)
+
+
+_ended: set[str] = set()
+"""Sessions that this worker has served."""
 
 
 class PartitionService(WorkerPlugin):
@@ -127,6 +148,7 @@ class PartitionService(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         """Start the threads, index what is here already, and answer to the operation."""
+        _ended.discard(self.session)
         self.worker = worker
         here = f"worker {worker.address}"
         self.refusal = version_mismatch(self.client_versions, package_versions(), here)
@@ -136,6 +158,7 @@ class PartitionService(WorkerPlugin):
         self.records: dict[int, bytes] = {}  # of the newest epoch, so asking again costs nothing
         self.running: dict[int, asyncio.Task[None]] = {}
         self.failure: Answer | None = None
+        self.warned = False
         self.pool = ThreadPoolExecutor(worker.state.nthreads, thread_name_prefix="laddu-kernel")
         self.drivers = ThreadPoolExecutor(DRIVER_THREADS, thread_name_prefix="laddu-driver")
         self._rescan()
@@ -146,6 +169,7 @@ class PartitionService(WorkerPlugin):
     def teardown(self, worker: Any) -> None:
         """Stop at the next partition and forget everything."""
         self.closed = True
+        _ended.add(self.session)
         getattr(worker, "handlers", {}).pop(operation_name(self.session), None)
         self.drivers.shutdown(wait=False, cancel_futures=True)
         self.pool.shutdown(wait=False)  # a driver that is being cancelled may still hand it work
@@ -212,6 +236,25 @@ class PartitionService(WorkerPlugin):
         copies = self.keys.get(partition, ())
         return next((key for key in copies if key in self.worker.data), None)
 
+    def _warn_of_spilling(self) -> None:
+        if self.warned or not (keys := self.on_disk()):
+            return
+        self.warned = True
+        logger.warning(
+            "%d prepared partitions of session %s were moved to disk, because this worker is short "
+            "of memory; every evaluation reads them back. Give the fit a smaller "
+            "Execution(memory=...), or the worker more memory",
+            *(len(keys), self.session),
+        )
+
+    def on_disk(self) -> list[str]:
+        """Keys of ours that Dask has moved from memory to disk, which a plan should rule out.
+
+        To look a partition up reads it back, on the worker's event loop.
+        """
+        slow = getattr(self.worker.data, "slow", None) or ()
+        return [key for keys in self.keys.values() for key in keys if key in slow]
+
     # -------------------------------------------------------------------------- evaluation
 
     async def evaluate(self, epoch: int, request: bytes, partitions: Sequence[int]) -> Answer:
@@ -232,6 +275,7 @@ class PartitionService(WorkerPlugin):
             self.floor, self.records, self.running, self.failure = epoch, {}, {}, None
         # A request that comes again joins the work that its first copy started.
         fresh = [p for p in partitions if p not in self.records and p not in self.running]
+        self._warn_of_spilling()
         here = self._look_up(fresh)
         if here:
             work = asyncio.ensure_future(self._work(epoch, request, here))

@@ -13,20 +13,24 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from integer_payload import (
+    PARTITIONS,
+    Integers,
+    expected,
+    partitions_held,
+    request,
+    wait_until,
+)
 from local_clusters import two_worker_processes
 
 from laddu_dask.errors import DataError, EvaluationError, ExecutionError
-from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom, Room
 from laddu_dask.runtime import versions
 from laddu_dask.runtime.cluster import ClusterSession
 from laddu_dask.runtime.worker_memory import NAME as MEMORY
@@ -34,84 +38,8 @@ from laddu_dask.runtime.worker_plugin import operation_name, plugin_name
 
 pytestmark = pytest.mark.cluster
 
-ROOM = LocalRoom(LeasePool("host", MAX_BYTES))
-PARTITIONS = 12
-GIVE_UP = 30.0
-"""Bound on waiting for something that comes by itself; no test depends on how long it takes."""
-
-# However the tests are imported, workers get the payload with the session.
+# However the tests are imported, workers get its functions.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-
-class Integers:
-    """Sum of theta . rows and its gradient over rows of integers; obeys orders in the request."""
-
-    def __init__(self, folder: Path, seed: int = 0, bad_recipe: str = "") -> None:
-        self.folder = folder
-        self.seed = seed
-        self.bad_recipe = bad_recipe
-
-    def prepare(self, partition: int, room: Room) -> Any:
-        if self.bad_recipe == "data" and partition == 5:
-            raise DataError("a.parquet has no column 'px'", file="a.parquet", column="px")
-        if self.bad_recipe == "crash" and partition == 5:
-            raise ZeroDivisionError("division by zero")
-        return np.random.default_rng([self.seed, partition]).integers(-100, 100, (50, 4))
-
-    def evaluate(
-        self,
-        request: bytes,
-        prepared: Sequence[Any],
-        pool: Executor,
-        cancelled: Callable[[], bool],
-    ) -> list[bytes]:
-        orders = json.loads(request)
-        theta = np.array(orders["theta"], np.int64)
-        if orders.get("fail") == "model":
-            raise EvaluationError(
-                "the intensity is -1.5", term="signal", event=12345, value=np.float64(-1.5)
-            )
-        if orders.get("fail") == "bug":
-            raise ZeroDivisionError("division by zero")
-        records = []
-        for rows in prepared:
-            if cancelled():
-                break
-            if orders.get("hold"):
-                self.become_victim()
-            records.append(pool.submit(one_record, rows, theta).result())
-        return records
-
-    def become_victim(self) -> None:
-        """The first process here names itself and waits to be killed; the others go on."""
-        mine = self.folder / f"pid-{os.getpid()}"
-        mine.write_text(str(os.getpid()))
-        try:
-            os.link(mine, self.folder / "victim")
-        except FileExistsError:
-            return
-        time.sleep(GIVE_UP)
-
-
-def one_record(rows: Any, theta: Any) -> bytes:
-    t = rows @ theta
-    return np.concatenate([[t @ t], 2 * (t @ rows)]).tobytes()
-
-
-def request(*theta: int, **orders: Any) -> bytes:
-    return json.dumps({"theta": theta or (1, 2, 3, 4), **orders}).encode()
-
-
-def expected(payload: Integers, asked: bytes) -> dict[int, bytes]:
-    theta = np.array(json.loads(asked)["theta"], np.int64)
-    return {p: one_record(payload.prepare(p, ROOM), theta) for p in range(PARTITIONS)}
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + GIVE_UP
-    while not condition():
-        assert time.monotonic() < end, f"never happened: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +52,6 @@ def cluster() -> Iterator[LocalCluster]:
 def client(cluster: LocalCluster) -> Iterator[Client]:
     with Client(cluster, set_as_default=False) as fresh:
         yield fresh
-
-
-def partitions_held(session: ClusterSession) -> list[int]:
-    return sorted(info.partitions for info in session.worker_info())
 
 
 def plugins_on(client: Client) -> set[str]:
@@ -177,7 +101,7 @@ def test_close_leaves_nothing_on_the_cluster_and_the_client_open(
     client: Client, tmp_path: Path
 ) -> None:
     session = ClusterSession(client, Integers(tmp_path), PARTITIONS)
-    session._alive_every = 0.0  # have a sign of life sent as well
+    session._hold.every = 0.0  # have a sign of life sent as well
     session.evaluate(request())
     assert plugins_on(client) == {
         plugin_name(session.session),

@@ -7,19 +7,20 @@ the model are final, those of links and processes are not.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.coordinator import (
     Abandon,
     AskOwners,
-    ClusterView,
     Evaluation,
     FailCluster,
+    FailDeaths,
     FailModel,
     Finish,
     Instruction,
-    Limits,
     LinkFailed,
     ModelFailed,
     Owners,
@@ -455,3 +456,37 @@ def test_pace_is_measured_on_first_requests_that_were_answered_completely() -> N
     assert dict(m.view.paces) == {}
     m.handle(Reply(2.0, 2, EPOCH, {2: b"z"}))
     assert {w: list(p) for w, p in m.view.paces.items()} == {"b": [2.0]}
+
+
+# ----------------------------------------------------------------------------------- deaths
+
+
+def test_workers_that_die_over_one_partition_end_it() -> None:
+    """DK-17: a partition that no worker survives would bring down the whole cluster."""
+    m = machine({0: ("a",), 1: ("b",)}, replace(FIXED, deaths=2, ban=0.0))
+    m.handle(Start(0.0))
+    m.handle(Reply(0.1, 2, EPOCH, {1: b"one"}))
+    m.handle(LinkFailed(0.2, 1, "reset"))
+    assert not only(m.handle(WorkerGone(0.3, "a")), FailDeaths)
+    (send,) = only(m.handle(Owners(0.4, {0: ("c",)})), Send)
+    assert (send.worker, send.partitions) == ("c", (0,))
+    assert m.handle(WorkerGone(0.5, "c")) == [Abandon(send.request), FailDeaths((0,), 2)]
+
+
+def test_a_partition_that_was_answered_is_not_to_blame() -> None:
+    m = machine({0: ("a",), 1: ("a",)}, replace(FIXED, deaths=2, ban=0.0))
+    m.handle(Start(0.0))
+    m.handle(WorkerGone(0.1, "a"))
+    m.handle(Owners(0.2, {0: ("b",), 1: ("c",)}))
+    m.handle(Reply(0.3, 2, EPOCH, {0: b"zero"}))
+    assert only(m.handle(WorkerGone(0.4, "c")), FailDeaths) == [FailDeaths((1,), 2)]
+
+
+def test_a_worker_that_answered_after_a_broken_link_did_not_die_over_it() -> None:
+    m = machine({0: ("a",), 1: ("b",)}, replace(FIXED, deaths=1, ban=0.0))
+    m.handle(Start(0.0))
+    m.handle(LinkFailed(0.1, 1, "reset"))
+    m.handle(Owners(0.2, {0: ("a",)}))
+    m.handle(Reply(0.3, 3, EPOCH, {0: b"zero"}))
+    assert not only(m.handle(WorkerGone(0.4, "a")), FailDeaths)
+    assert only(m.handle(WorkerGone(0.5, "b")), FailDeaths) == [FailDeaths((1,), 1)]

@@ -1,7 +1,8 @@
 """Random interleavings of failures of one evaluation, in virtual time.
 
 Covers DK-15, DK-16 and DK-17: whatever happens to workers, links and messages, it ends in
-the exact result, or in a clear failure only if no worker is left that answers.
+the exact result, or in a clear failure only if no worker is left that answers, or if as many as
+are allowed died over one partition.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.coordinator import (
     AskOwners,
-    ClusterView,
     Evaluation,
     Event,
     FailCluster,
+    FailDeaths,
     FailModel,
     Finish,
     Instruction,
-    Limits,
     LinkFailed,
     Owners,
     Rebuild,
@@ -46,6 +47,7 @@ class Outcome:
     finished: bool
     seconds: float
     messages: int
+    deadly: tuple[int, ...] = ()
 
 
 @dataclass
@@ -56,16 +58,20 @@ class Simulation:
     an older epoch or not at all, healthy links break, questions get lost, the first table is
     wrong, hints of departures come late or never. Dask believes stopped workers healthy: what it
     recomputes there never gets done.
+
+    With `deadly`, whoever evaluates that partition dies, and another worker is started.
     """
 
     seed: int
     hostile: bool = True
+    deadly: int | None = None
     n_partitions: int = 12
     now: float = 0.0
     queue: list[tuple[float, int, Callable[[float], Event | None]]] = field(default_factory=list)
     stopped: set[str] = field(default_factory=set)
     stuck: dict[int, str] = field(default_factory=dict)  # being recomputed on a stopped worker
     sends: list[Send] = field(default_factory=list)
+    deaths: Counter[int] = field(default_factory=Counter)  # of workers that were asked for it
 
     def __post_init__(self) -> None:
         r = self.random = random.Random(self.seed)
@@ -127,6 +133,11 @@ class Simulation:
                 alive = self.up - self.stopped
                 assert not alive, f"gave up although {alive} were there"
                 return Outcome(False, self.now, len(self.sends))
+            case FailDeaths(partitions, deaths):
+                assert deaths >= self.machine.limits.deaths
+                assert self.deaths[partitions[0]] >= deaths
+                assert not self.machine.records.keys() & set(partitions)
+                return Outcome(False, self.now, len(self.sends), partitions)
             case FailModel():
                 raise AssertionError("there are no model errors here")
         return None
@@ -143,6 +154,9 @@ class Simulation:
             self.later(0.3 * r.random(), lambda t: LinkFailed(t, send.request, "refused"))
             return
         if send.worker in self.stopped:
+            return
+        if self.deadly in send.partitions:
+            self.later(0.3 * r.random(), lambda t: self.kill(send.worker, hint=1.0))
             return
 
         def answer(t: float) -> Event | None:
@@ -208,15 +222,34 @@ class Simulation:
         elif dice < 0.10:
             self.holders[r.randrange(self.n_partitions)] = {r.choice(sorted(self.up))}
 
-    def kill(self, worker: str) -> None:
+    def kill(self, worker: str, hint: float = 0.5) -> None:
+        if worker not in self.up:
+            return
         self.up.discard(worker)
+        asked = {p for send in self.sends if send.worker == worker for p in send.partitions}
+        self.deaths.update(asked - self.machine.records.keys())
+        if self.deadly is not None:
+            self.up.add(f"w{next(self.names)}")
         for holders in self.holders.values():
             holders.discard(worker)
-        if self.random.random() < 0.5:
+        if self.random.random() < hint:
             self.later(0.2 * self.random.random(), lambda t: WorkerGone(t, worker))
         for send in self.sends:
             if send.worker == worker:
                 self.later(0.01, lambda t, n=send.request: LinkFailed(t, n, "reset"))
+
+
+def check_deadly_partitions(seeds: range) -> None:
+    """Named at the end, whatever else went wrong; not evaluated for ever."""
+    for seed in seeds:
+        simulation = Simulation(seed, deadly=seed % 12)
+        outcome = simulation.run()
+        assert not outcome.finished
+        if outcome.deadly:
+            assert seed % 12 in outcome.deadly
+        else:
+            assert not simulation.up - simulation.stopped
+        assert outcome.seconds < 60.0
 
 
 def check_random_interleavings(seeds: range) -> None:
@@ -233,10 +266,15 @@ def test_random_interleavings() -> None:
     check_random_interleavings(range(1500))
 
 
+def test_a_partition_that_kills_its_workers() -> None:
+    check_deadly_partitions(range(300))
+
+
 @pytest.mark.slow
 def test_many_random_interleavings() -> None:
     """DK-15, DK-16, DK-17, for nightly runs."""
     check_random_interleavings(range(1500, 21_500))
+    check_deadly_partitions(range(300, 5000))
 
 
 def test_without_faults_every_run_is_exact_with_one_message_per_worker() -> None:
