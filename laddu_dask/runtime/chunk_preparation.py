@@ -67,12 +67,16 @@ class ChunkPreparation:
         Makes the kernel.
     label
         Names in errors the data set of which term is prepared.
+    pool
+        Gives memory for chunks.
     """
 
-    def __init__(self, programs: EventPrograms, backend: Backend, label: str) -> None:
+    def __init__(
+        self, programs: EventPrograms, backend: Backend, label: str, pool: ArrayPool
+    ) -> None:
         self._programs = programs
         self._label = label
-        self._pool = ArrayPool()
+        self._pool = pool
         self._backend = backend
         self._kernel = backend.compile(programs.prepare, "map")
         columns = len(programs.columns) + programs.prepare.n_outputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from laddu_dask.compiler.precision import BYTES
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction, Rows
+from laddu_dask.runtime.array_pool import ArrayPool
 from laddu_dask.runtime.chunk_preparation import ChunkPreparation, merged_findings
 from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.read_ahead import prepared_items
@@ -60,6 +61,8 @@ class Recipe:
         Most events decoded and prepared at once.
     weighted
         Whether the events have weights.
+    pool
+        Memory for chunks; recipes that are followed in turn may share it.
     """
 
     label: str
@@ -67,6 +70,7 @@ class Recipe:
     backend: str
     chunk_events: int
     weighted: bool = True
+    pool: ArrayPool = field(default_factory=ArrayPool, compare=False, repr=False)
 
     def kept_bytes(self, events: int) -> int:
         """Bytes that so many prepared events take."""
@@ -86,7 +90,7 @@ def prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
     all are checked: what is found then does not depend on the chunks.
     """
     programs = recipe.programs
-    prepare = ChunkPreparation(programs, get_backend(recipe.backend), recipe.label)
+    prepare = ChunkPreparation(programs, get_backend(recipe.backend), recipe.label, recipe.pool)
     source = source_of(recipe, partition, programs.columns)
     findings: dict[str, str] = {}
     with prepared_items(source.chunks, prepare, ahead=source.takes_time) as chunks:
@@ -98,6 +102,7 @@ def prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
             if chunk.failure is not None:
                 raise chunk.failure
             del chunk  # before the next one is made
+    recipe.pool.trim()
     if findings:
         raise contradiction(recipe.label, findings)
 

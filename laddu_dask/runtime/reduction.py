@@ -16,6 +16,7 @@ from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import LeasePool, LocalRoom, MemoryReport, ProcessPlan, Storage
+from laddu_dask.runtime.array_pool import ArrayPool
 from laddu_dask.runtime.capacity import Capacity, local_capacity
 from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
@@ -116,7 +117,7 @@ class Reducer:
         """Prepare all partitions; does nothing when that has been done."""
         if self._session is None:
             plan = self._planned()
-            recipes, tasks = [], list[Task]()
+            recipes, tasks, pool = [], list[Task](), ArrayPool()
             for index, item in enumerate(self.passes):
                 recipes.append(
                     Recipe(
@@ -125,6 +126,7 @@ class Reducer:
                         self.execution.backend_name,
                         -(-max(plan.chunk_events(index), 1) // TILE) * TILE,
                         item.dataset.schema.has_weight,
+                        pool,
                     )
                 )
                 tasks += [

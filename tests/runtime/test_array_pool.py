@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,7 +29,7 @@ def test_dropped_arrays_are_used_again() -> None:
     del first
     again = pool.empty((6, 4))
     assert place(again) == where  # as many bytes, whatever the shape
-    assert place(pool.empty((48,), np.float32)) not in (where, place(other))
+    assert place(pool.empty((480,), np.float32)) not in (where, place(other))
 
 
 def test_any_view_keeps_its_memory() -> None:
@@ -65,3 +66,26 @@ def test_threads_do_not_share_memory() -> None:
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(work, range(8)))
     assert sum(map(len, pool._rooms.values())) <= 8
+
+
+def test_idle_memory_is_limited() -> None:
+    """What is in use stays, of the rest the small pieces."""
+    pool = ArrayPool()
+    used = pool.empty((1000,))
+    used[...] = 5.0
+    dropped = [pool.empty((size,)) for size in (10, 1000, 100_000)]
+    del dropped
+    pool.trim(1 << 14)
+    assert {size: len(rooms) for size, rooms in pool._rooms.items() if rooms} == {
+        1 << 8: 1,
+        1 << 13: 2,
+    }
+    pool.trim(0)
+    assert sum(map(len, pool._rooms.values())) == 1
+    assert (used == 5.0).all()
+
+
+def test_a_pool_travels_empty() -> None:
+    pool = ArrayPool()
+    pool.empty((100,))
+    assert pickle.loads(pickle.dumps(pool))._rooms == {}
