@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler import Assumptions, Facts, Probe, propose
-from laddu_dask.data import Dataset
+from laddu_dask.data import Dataset, Fragment
+from laddu_dask.data.pieces import read_pieces
 from laddu_dask.errors import DataError
 from laddu_dask.kernels import get_backend, padded
 from laddu_dask.kernels.accumulator import TILE
@@ -29,14 +30,16 @@ def first_events(dataset: Dataset, columns: Sequence[str]) -> dict[str, Array] |
     """
     if dataset.n_events < FEWEST:
         return None
-    pieces, count = [], 0
+    first, count = list[Fragment](), 0
+    for fragment in dataset.fragments:
+        first.append(fragment.cut(0, min(SAMPLE - count, fragment.rows)))
+        count += first[-1].rows
+        if count == SAMPLE:
+            break
     try:
-        for fragment in dataset.fragments:
-            for batch in fragment.cut(0, min(SAMPLE - count, fragment.rows)).read(columns, SAMPLE):
-                pieces.append(np.array(list(batch.values), dtype=float))
-                count += batch.weights.shape[0]
-            if count >= SAMPLE:
-                break
+        pieces = [
+            np.array(piece.columns, dtype=float) for piece in read_pieces(first, columns, SAMPLE)
+        ]
     except DataError:
         return None
     rows = [np.concatenate(row) for row in zip(*pieces, strict=True)]
