@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -208,7 +209,9 @@ def test_a_process_ends_in_the_middle_of_a_pass() -> None:
 
 
 def _in_a_fork(check: Callable[[], bool]) -> bool:
-    child = os.fork()
+    with warnings.catch_warnings():  # newer Pythons warn of forks of processes with threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         code = 1
         try:

@@ -165,12 +165,11 @@ def test_the_bits_of_events_in_memory(file: Path, backend: str) -> None:
     data = ld.read_parquet(file)
     assert len(data.fragments) == 3001
     for storage in ("streaming", "resident"):
-        for threads in (1, 2):
-            for chunk in (TILE, 3 * TILE, None):
-                options = {"storage": storage, "threads": threads, "chunk_events": chunk}
-                with closing(likelihood(data, backend=backend, **options)) as used:
-                    value, gradient = used.value_and_gradient()
-                    assert (value, gradient.tobytes()) == expected
+        for threads, chunk in ((1, None), (1, 3 * TILE), (2, TILE)):
+            options = {"storage": storage, "threads": threads, "chunk_events": chunk}
+            with closing(likelihood(data, backend=backend, **options)) as used:
+                value, gradient = used.value_and_gradient()
+                assert (value, gradient.tobytes()) == expected
 
 
 def test_what_comes_before_an_error_is_visited(tmp_path: Path) -> None:
