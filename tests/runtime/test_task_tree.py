@@ -281,3 +281,21 @@ def test_a_killed_worker_changes_no_bit(here: Any, client: Client, tmp_path: Pat
     found = sums("gradient", dataset, cluster=client, partitions=17, once=True)
     assert (tmp_path / "victim").exists()
     assert found[0] == here["gradient"][0]
+
+
+@pytest.mark.cluster
+def test_kept_partitions_outlive_their_worker(
+    here: Any, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-55: what a killed worker held is prepared again, and the next sums have the same bits."""
+    monkeypatch.setattr(tasks, "WIDE", 1)
+    passes = [Pass("sample", events(), PROGRAMS)]
+    execution = Execution(cluster=client, partitions=5, backend="interpreter")
+    with closing(Reducer(passes, execution)) as reducer:
+        for _ in range(2):
+            (found,) = reducer.reduce_many("gradient", [frontiers(POINTS)])
+            assert found == here["gradient"][0]
+            pids = client.run(os.getpid)
+            os.kill(next(iter(pids.values())), signal.SIGKILL)
+        (found,) = reducer.reduce_many("gradient", [frontiers(POINTS)])
+        assert found == here["gradient"][0]
