@@ -133,9 +133,12 @@ def plan_work(
         min(execution.chunk_events or longest, longest),
     )
     frontiers = tuple(model.invariants.frontier(parameters) for parameters in points)
+    count = execution.partitions
+    if count is None and execution.partitioning != "file_groups":
+        count = max(-(-dataset.n_events // longest), 1)
     # On a cluster a partition is what waits for its turn.
-    count = execution.partitions or max(-(-dataset.n_events // longest), 1)
-    return Work(recipe, frontiers, gradient), partition_dataset(dataset, count)
+    partitions = partition_dataset(dataset, count, execution.partitioning, longest)
+    return Work(recipe, frontiers, gradient), partitions
 
 
 def evaluate_rows(

@@ -97,13 +97,17 @@ def group_cuts(group_rows: Sequence[int], count: int | None = None, tile: int = 
 
 
 def partition_dataset(
-    dataset: Dataset, count: int | None, partitioning: Partitioning = "contiguous"
+    dataset: Dataset,
+    count: int | None,
+    partitioning: Partitioning = "contiguous",
+    longest: int | None = None,
 ) -> tuple[Partition, ...]:
     """Cut a data set into partitions with events: `count` of them, or fewer if there are too few.
 
     A tile is not divided, so more partitions than tiles would only be empty. A data set without
     events has one partition, which says so. Without a count there is one partition for each file,
-    which only ``file_groups`` offers. Takes time in proportion to fragments and partitions.
+    which only ``file_groups`` offers. One of more than `longest` events is cut again, into whole
+    tiles. Takes time in proportion to fragments and partitions.
     """
     fragments = dataset.fragments
     rows = [fragment.rows for fragment in fragments]
@@ -117,12 +121,21 @@ def partition_dataset(
             points = equal_cuts(sum(rows), wanted)
         else:
             points = cut_points(rows, wanted)
+    if longest is not None:
+        points = _shortened(points, longest)
     starts = [0, *accumulate(rows)]
     partitions: list[Partition] = []
     for start, stop in pairwise(points):
         if start < stop or (points[-1] == 0 and not partitions):
             partitions.append(Partition(start, _between(fragments, starts, start, stop)))
     return tuple(partitions)
+
+
+def _shortened(points: Sequence[int], longest: int) -> list[int]:
+    """Cuts with others between them where they are too far apart."""
+    step = max(longest // TILE, 1) * TILE
+    between = [range(start, stop, step) or (start,) for start, stop in pairwise(points)]
+    return [*(cut for cuts in between for cut in cuts), points[-1]]
 
 
 def _groups(fragments: Sequence[Fragment]) -> list[int]:

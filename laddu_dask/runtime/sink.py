@@ -60,7 +60,7 @@ def write_parquet(
     parameters
         Vector in the order of first appearance, or a mapping; start values otherwise.
     execution
-        Where and how; `partitions` is the number of files.
+        Where and how; `partitions` is the least number of files.
     overwrite
         Replace a folder that was written by this function.
 
@@ -179,15 +179,21 @@ def _on_cluster(
     # Without a cluster nobody pays for these.
     from laddu_dask.runtime.capacity import require_workers
     from laddu_dask.runtime.cluster_link import connect
+    from laddu_dask.runtime.file_reach import reachable
     from laddu_dask.runtime.waiting import wait_for
 
     client, owned = connect(cluster)
     futures: list[Any] = []
     try:
         require_workers(client.scheduler_info(n_workers=-1)["workers"])
+        columns = [shards.work.recipe.programs.columns] * len(partitions)
+        partitions, readers = reachable(client, partitions, columns)
         shared = client.submit(_itself, shards, pure=False)
-        for partition, name in zip(partitions, names, strict=True):
-            futures.append(client.submit(_write_one, shared, partition, name, pure=False))
+        for number, (partition, name) in enumerate(zip(partitions, names, strict=True)):
+            options = {"workers": [*readers[number]]} if number in readers else {}
+            futures.append(
+                client.submit(_write_one, shared, partition, name, pure=False, **options)
+            )
         return [wait_for(client, future, futures, what="writing events") for future in futures]
     finally:
         client.cancel(futures)  # after an error the rest is not wanted

@@ -24,3 +24,13 @@ def client(shared_client: Client) -> Client:
     """The same with both workers there: one that the test before killed may be starting again."""
     shared_client.wait_for_workers(2, timeout=120)
     return shared_client
+
+
+@pytest.fixture
+def mortal_client() -> Iterator[Client]:
+    """Two worker processes for a single test, which may kill them."""
+    with (
+        two_worker_processes() as cluster,
+        Client(cluster, set_as_default=False) as connected,
+    ):
+        yield connected

@@ -209,3 +209,18 @@ def test_no_more_partitions_than_tiles(n: int, count: int, sizes: list[int]) -> 
     """More would be empty; a thousand million of them are made in no time."""
     dataset = ld.Dataset.from_arrays(scalars={"x": np.zeros(n)})
     assert [partition.events for partition in partition_dataset(dataset, count)] == sizes
+
+
+@pytest.mark.parametrize("longest", [1, 1024, 3000, 10**6])
+def test_partitions_that_are_too_long_are_cut_again(longest: int) -> None:
+    """Into whole tiles; nothing else moves."""
+    data = ld.Dataset.from_arrays(scalars={"x": np.zeros(10_000)})
+    for count in (1, 3):
+        whole = partition_dataset(data, count)
+        short = partition_dataset(data, count, longest=longest)
+        assert {p.first_event for p in whole} <= {p.first_event for p in short}
+        assert sum(p.events for p in short) == 10_000
+        assert all(p.first_event % 1024 == 0 for p in short)
+        assert max(p.events for p in short) <= max(longest // 1024, 1) * 1024
+    (empty,) = partition_dataset(ld.Dataset.from_arrays(scalars={"x": []}), 1, longest=longest)
+    assert empty.events == 0

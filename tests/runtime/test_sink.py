@@ -192,10 +192,10 @@ def test_a_failure_leaves_nothing(execution: ld.Execution, tmp_path: Path) -> No
 
 
 @pytest.mark.cluster
-def test_a_killed_worker_loses_nothing(client: Client, tmp_path: Path) -> None:
+def test_a_killed_worker_loses_nothing(mortal_client: Client, tmp_path: Path) -> None:
     """EV-05: its partitions are written by others, each once."""
     data = Trouble.of(events(), kills_at=3072, folder=tmp_path)
-    spread = ld.Execution(cluster=client, partitions=5, backend="interpreter")
+    spread = ld.Execution(cluster=mortal_client, partitions=5, backend="interpreter")
     written = ld.Model(X * A).write(data, tmp_path / "out", [1.0], spread)
     assert (tmp_path / "victim").exists()
     np.testing.assert_array_equal(written.column("value"), events().column("x"))

@@ -274,28 +274,29 @@ class Deadly(ArrayFragment):
 
 
 @pytest.mark.cluster
-def test_a_killed_worker_changes_no_bit(here: Any, client: Client, tmp_path: Path) -> None:
+def test_a_killed_worker_changes_no_bit(here: Any, mortal_client: Client, tmp_path: Path) -> None:
     """CO-06: Dask runs what was lost again; every partition counts once."""
     dataset = of_kind(Deadly, events())
     dataset.fragments[0].__dict__["folder"] = tmp_path
-    found = sums("gradient", dataset, cluster=client, partitions=17, once=True)
+    found = sums("gradient", dataset, cluster=mortal_client, partitions=17, once=True)
     assert (tmp_path / "victim").exists()
     assert found[0] == here["gradient"][0]
 
 
 @pytest.mark.cluster
 def test_kept_partitions_outlive_their_worker(
-    here: Any, client: Client, monkeypatch: pytest.MonkeyPatch
+    here: Any, mortal_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T-55: what a killed worker held is prepared again, and the next sums have the same bits."""
     monkeypatch.setattr(tasks, "WIDE", 1)
     passes = [Pass("sample", events(), PROGRAMS)]
-    execution = Execution(cluster=client, partitions=5, backend="interpreter")
+    execution = Execution(cluster=mortal_client, partitions=5, backend="interpreter")
     with closing(Reducer(passes, execution)) as reducer:
         for _ in range(2):
             (found,) = reducer.reduce_many("gradient", [frontiers(POINTS)])
             assert found == here["gradient"][0]
-            pids = client.run(os.getpid)
+            mortal_client.wait_for_workers(2, timeout=120)
+            pids = mortal_client.run(os.getpid)
             os.kill(next(iter(pids.values())), signal.SIGKILL)
         (found,) = reducer.reduce_many("gradient", [frontiers(POINTS)])
         assert found == here["gradient"][0]

@@ -112,16 +112,16 @@ class Calls:
             )
 
 
-def test_workers_killed_in_mid_visit(client: Client, tmp_path: Path) -> None:
+def test_workers_killed_in_mid_visit(mortal_client: Client, tmp_path: Path) -> None:
     """EV-05, EV-06, T-39: one while it reads, one that holds results; no block lost or doubled."""
 
     def kill_one() -> None:
-        pids = client.run(os.getpid)
+        pids = mortal_client.run(os.getpid)
         os.kill(next(iter(pids.values())), signal.SIGKILL)
 
     seen = Calls(after=8, then=kill_one)
     dataset = watched(tmp_path, kills_at=12 * 1024)
-    sums = MODEL.visit(dataset, POINTS, seen, spread(client), "linear")
+    sums = MODEL.visit(dataset, POINTS, seen, spread(mortal_client), "linear")
     assert (tmp_path / "victim").exists()
     seen.check()
     total = 0.25 * N * (N - 1) / 2
