@@ -156,3 +156,15 @@ def test_cuts_inside_files_that_lie_apart(client: Client, folders: dict[str, Pat
     show(folders, first="ac", second="b")
     with pytest.raises(ld.DataError, match="partitioning='file_groups'"):
         objective(ld.Execution(cluster=client, partitions=2))
+
+
+def test_files_are_written_where_the_source_can_be_read(
+    client: Client, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """Rows of a tile across files travel; the events keep their order."""
+    show(folders, first="ac", second="b")
+    apart = ld.Execution(cluster=client, partitioning="file_groups", backend="interpreter")
+    here = ld.Execution(partitions=1, backend="interpreter")
+    written = rate().write(dataset(select=True), tmp_path / "out", execution=apart)
+    expected = rate().evaluate(dataset(select=True), execution=here, real=True)
+    np.testing.assert_array_equal(written.column("value"), expected)
