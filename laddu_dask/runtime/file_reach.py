@@ -42,7 +42,7 @@ def ask_reach(client: Any, stamps: Iterable[FileStamp | None]) -> Reach:
     Raises
     ------
     DataError
-        A file that no worker can read.
+        A file that this process can read and no worker can.
     """
     asked = tuple(dict.fromkeys(stamp for stamp in stamps if stamp is not None))
     if not asked:
@@ -52,6 +52,10 @@ def ask_reach(client: Any, stamps: Iterable[FileStamp | None]) -> Reach:
     for worker, answer in answers.items():
         for file, problem in answer.items():
             problems.setdefault(file, {})[worker] = problem
+    # What changed for this process as well is no matter of places: reading tells what happened.
+    everywhere = [s for s in asked if len(problems.get(s.path, ())) == len(answers)]
+    for path in problems_here(everywhere):
+        problems.pop(path, None)
     ordered = {stamp.path: problems[stamp.path] for stamp in asked if stamp.path in problems}
     reach = Reach(frozenset(answers), ordered)
     if answers:
