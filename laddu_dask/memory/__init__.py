@@ -14,9 +14,10 @@ from laddu_dask.memory.capacity import (
 )
 from laddu_dask.memory.decision import Decision, MemoryReport, Storage
 from laddu_dask.memory.footprint import Fit, Footprint, fit_chunk, fit_resident
+from laddu_dask.memory.high_water import HighWater
 from laddu_dask.memory.lease import Lease, LeasePool, PhysicalMemory, PoolReport
 from laddu_dask.memory.planner import DatasetRequest, Policy, plan_dataset, plan_datasets
-from laddu_dask.memory.process_plan import ProcessPlan
+from laddu_dask.memory.process_plan import Measured, ProcessPlan
 from laddu_dask.memory.residency import resident_cache_plan
 from laddu_dask.memory.room import Hold, LocalRoom, Room, Tier
 from laddu_dask.memory.sizes import MAX_BYTES, format_bytes
@@ -27,11 +28,13 @@ __all__ = [
     "Decision",
     "Fit",
     "Footprint",
+    "HighWater",
     "Hold",
     "HostMemory",
     "Lease",
     "LeasePool",
     "LocalRoom",
+    "Measured",
     "MemoryBudget",
     "MemoryPlan",
     "MemoryReport",

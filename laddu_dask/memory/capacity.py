@@ -78,14 +78,43 @@ def resident_bytes() -> int:
     return status["VmRSS"] if "VmRSS" in status else peak_resident_bytes()
 
 
-def peak_resident_bytes() -> int:
+def peak_resident_bytes(*, since_reset: bool = False) -> int:
     """Return the most bytes of physical memory that this process has held so far.
+
+    Parameters
+    ----------
+    since_reset
+        Only since the last `reset_peak` that did something.
 
     Raises
     ------
     MemoryBudgetError
         On systems that publish neither `/proc` nor `getrusage` (Windows).
     """
+    now = _published_peak()
+    return now if since_reset else max(now, _peak_before)
+
+
+_peak_before = 0
+"""The most that was seen before the kernel was told to begin anew."""
+
+
+def reset_peak(clear_refs: Path = _PROC / "self" / "clear_refs") -> bool:
+    """Let the kernel's highest value begin anew at the present one; whether it can.
+
+    `peak_resident_bytes()` remembers what it was.
+    """
+    global _peak_before
+    before = _published_peak()
+    try:
+        clear_refs.write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    _peak_before = max(_peak_before, before)
+    return True
+
+
+def _published_peak() -> int:
     # VmHWM first: getrusage's figure survives exec, so a child begins with its parent's peak.
     status = _sizes_in_kib(_PROC / "self" / "status")
     if "VmHWM" in status:

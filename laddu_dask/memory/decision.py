@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.memory.lease import PoolReport
-from laddu_dask.memory.process_plan import ProcessPlan
+from laddu_dask.memory.process_plan import Measured, ProcessPlan
 from laddu_dask.memory.sizes import format_bytes, saturate
 
 Storage: TypeAlias = Literal["resident", "spilled", "streaming"]
@@ -190,6 +190,31 @@ class MemoryReport:
         for position, decision in enumerate(self._decisions):
             if decision.label == label:
                 self._decisions[position] = replace(decision, measured_bytes=measured_bytes)
+
+    def with_measured(self, seen: Mapping[str, Measured]) -> MemoryReport:
+        """The same with what processes were seen to take, by their names.
+
+        A data set is told the most that any of them took for it.
+        """
+        processes = [
+            process
+            if process.name not in seen
+            else replace(
+                process,
+                measured_bytes=seen[process.name].growth,
+                measured=dict(seen[process.name].datasets),
+            )
+            for process in self.processes
+        ]
+        report = MemoryReport(self._decisions, self.pools, processes, self.notes)
+        known = {decision.label for decision in self._decisions}
+        most: dict[str, int] = {}
+        for process in processes:
+            for label, nbytes in process.measured.items():
+                most[label] = max(most.get(label, 0), nbytes)
+        for label in most.keys() & known:
+            report.measure(label, most[label])
+        return report
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data for JSON."""

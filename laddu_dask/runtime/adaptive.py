@@ -104,7 +104,7 @@ class AdaptiveReducer:
 
     # planning ------------------------------------------------------------------------------
 
-    def plan(self) -> MemoryReport:
+    def plan(self, *, now: bool = False) -> MemoryReport:
         """Decisions in the order of the passes, made before any event is read.
 
         Only events whose number is not known are read, to count them.
@@ -112,7 +112,7 @@ class AdaptiveReducer:
         self._count()
         self._separate_what_fits()
         self._keep_what_fits()
-        plan = self.reducer.plan()
+        plan = self.reducer.plan(now=now)
         decisions = list(plan.decisions)
         result = []
         for index, form in enumerate(self._forms):

@@ -145,7 +145,7 @@ def cluster_capacity(state: Mapping[str, Any], memory: MemoryPlan) -> Capacity:
         No worker has any room.
     """
     require_workers(state["workers"])
-    pools = tuple(PoolReport(**pool) for pool in state["pools"])
+    pools, notes = pools_and_leases(state)
     remaining = {(pool.name, pool.resource): pool.remaining for pool in pools}
     processes, full = [], dict[str, str]()
     for name, worker in sorted(state["workers"].items()):
@@ -171,9 +171,14 @@ def cluster_capacity(state: Mapping[str, Any], memory: MemoryPlan) -> Capacity:
             requested=1,
             remaining=0,
         )
-    notes = [*_leases(Claim(**lease) for lease in state["leases"])]
-    notes += [f"{name} has no room for events: {why}" for name, why in full.items()]
-    return Capacity(tuple(processes), pools, tuple(notes))
+    refused = tuple(f"{name} has no room for events: {why}" for name, why in full.items())
+    return Capacity(tuple(processes), pools, notes + refused)
+
+
+def pools_and_leases(state: Mapping[str, Any]) -> tuple[tuple[PoolReport, ...], tuple[str, ...]]:
+    """Numbers of all pools, and a line for whatever a session holds of one."""
+    pools = tuple(PoolReport(**pool) for pool in state["pools"])
+    return pools, tuple(_leases(Claim(**lease) for lease in state["leases"]))
 
 
 def _leases(claims: Iterable[Claim]) -> Iterable[str]:

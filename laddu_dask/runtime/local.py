@@ -85,6 +85,8 @@ class LocalSession:
                 peak_resident_bytes=peak_resident_bytes(),
                 partitions=len(self._prepared),
                 shrunk=len(self._payload.shrunk),
+                measured=self._payload.high_water.measured,
+                growth=self._payload.high_water.growth,
             ),
         )
 

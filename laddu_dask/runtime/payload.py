@@ -6,8 +6,11 @@ frontier values travel in an evaluation (see `laddu_dask.runtime.wire`).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +21,7 @@ from laddu_dask.compiler.precision import BYTES
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.kernels.accumulator import TILE
-from laddu_dask.memory import Storage
+from laddu_dask.memory import HighWater, Storage
 from laddu_dask.memory.room import Room
 from laddu_dask.runtime.chunk_preparation import merged_findings
 from laddu_dask.runtime.partitions import Partition
@@ -27,6 +30,7 @@ from laddu_dask.runtime.shrinking import within_memory
 from laddu_dask.runtime.tiers import (
     PreparedPartition,
     RejectedPartition,
+    ResidentPartition,
     StreamingPartition,
     prepare,
 )
@@ -85,6 +89,11 @@ class ReductionPayload:
     tasks: tuple[Task, ...]
     shrunk: set[tuple[int, int]] = field(default_factory=set, compare=False)
 
+    @cached_property
+    def high_water(self) -> HighWater:
+        """What the data sets took of this process's memory."""
+        return HighWater()
+
     def prepare(self, partition: int, room: Room) -> Prepared:
         """Prepare one partition, and compile what evaluating it will need."""
         task = self.tasks[partition]
@@ -92,10 +101,13 @@ class ReductionPayload:
         backend = get_backend(recipe.backend)
         backend.compile(recipe.programs.value, "reduce")
         backend.compile_soon(recipe.programs.gradient, "reduce")
+        backend.compile(recipe.programs.prepare, "map")  # not to be measured below
         try:
-            kept, used = within_memory(
-                recipe, lambda tried: prepare(tried, task.partition, task.tiers, room)
-            )
+            with self.high_water.watch(recipe.label):
+                kept, used = within_memory(
+                    recipe, lambda tried: prepare(tried, task.partition, task.tiers, room)
+                )
+            self.high_water.keep(recipe.label, kept, sys.getsizeof(kept))
             if used is not recipe:
                 self.shrunk.add((task.pass_index, task.partition.first_event))
             return Prepared(task.pass_index, kept)
@@ -129,8 +141,11 @@ class ReductionPayload:
                     partition.recipe = tried
                 return reduce_partition(recipe, partition, mode, rows)
 
+            # Resident events take nothing more, and their passes are short.
+            resident = isinstance(partition, ResidentPartition)
             try:
-                sums, used = within_memory(chunked, attempt)
+                with nullcontext() if resident else self.high_water.watch(recipe.label):
+                    sums, used = within_memory(chunked, attempt)
             except AssumptionError as error:
                 return error
             if used is not chunked:

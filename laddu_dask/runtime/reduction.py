@@ -77,8 +77,13 @@ class Reducer:
                 self._capacity = capacity_of(self._client, self.execution.memory)
         return self._capacity
 
-    def plan(self) -> MemoryReport:
+    def plan(self, *, now: bool = False) -> MemoryReport:
         """Storage and chunk size of every pass, decided before any event is read.
+
+        Parameters
+        ----------
+        now
+            Tell the state of a cluster's pools now, not as it was when the plan was made.
 
         Raises
         ------
@@ -95,11 +100,17 @@ class Reducer:
                 resident_bytes=plan.resident_bytes,
                 spilled_bytes=plan.spilled_bytes,
                 peak_bytes=plan.resident_bytes + plan.transient_bytes,
+                datasets={decision.label: decision.peak_bytes for decision in plan.decisions},
             )
             for plan in self._planned().groups
             for name in plan.group.turns
         ]
-        return MemoryReport(self._planned().decisions, capacity.pools, processes, capacity.notes)
+        pools, notes = capacity.pools, capacity.notes
+        if now and self._client is not None:
+            from laddu_dask.runtime.scheduler_planner import pools_now
+
+            pools, notes = pools_now(self._client)
+        return MemoryReport(self._planned().decisions, pools, processes, notes)
 
     def _planned(self) -> SessionPlan:
         if self._plan is None:

@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 from distributed import Client, SchedulerPlugin
 
 from laddu_dask.errors import MemoryBudgetError
-from laddu_dask.memory import MemoryBudget, MemoryPlan
+from laddu_dask.memory import MemoryBudget, MemoryPlan, PoolReport
 from laddu_dask.memory.pools import Claim, PoolBook
 from laddu_dask.memory.worker_limits import WorkerLimits
-from laddu_dask.runtime.capacity import Capacity, cluster_capacity
+from laddu_dask.runtime.capacity import Capacity, cluster_capacity, pools_and_leases
 from laddu_dask.runtime.cluster_link import check_cluster
 from laddu_dask.runtime.planner_link import (
     PLANNER,
@@ -299,6 +299,11 @@ def capacity_of(client: Client, memory: MemoryPlan) -> Capacity:
         No worker has any room.
     """
     return cluster_capacity(client.sync(_ask_state, client), memory)
+
+
+def pools_now(client: Client) -> tuple[tuple[PoolReport, ...], tuple[str, ...]]:
+    """Pools and leases of a cluster's workers; see `pools_and_leases`."""
+    return pools_and_leases(client.sync(_ask_state, client))
 
 
 async def _ask_state(client: Client) -> dict[str, Any]:

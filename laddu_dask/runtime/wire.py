@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.kernels import Accumulator
-from laddu_dask.memory import Room
+from laddu_dask.memory import HighWater, Room
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload
 from laddu_dask.runtime.worker_info import WorkerInfo
 
@@ -72,6 +72,11 @@ class RemotePayload:
     def shrunk(self) -> Collection[object]:
         """Partitions for which memory ran out; see `ReductionPayload`."""
         return self.payload.shrunk
+
+    @property
+    def high_water(self) -> HighWater:
+        """What the data sets took of this process's memory."""
+        return self.payload.high_water
 
     def prepare(self, partition: int, room: Room) -> Prepared:
         """Prepare one partition."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from laddu_dask.memory import peak_resident_bytes, resident_bytes
@@ -29,6 +30,10 @@ class WorkerInfo:
     moved_to_disk
         Partitions that Dask has moved from its memory to its disk. It reads them back in every
         evaluation: a budget was exceeded.
+    measured
+        Bytes that each data set took at most, kept ones included.
+    growth
+        By how many bytes the process grew at most since the session first worked in it.
     """
 
     address: str
@@ -39,6 +44,8 @@ class WorkerInfo:
     partitions: int
     shrunk: int = 0
     moved_to_disk: int = 0
+    measured: Mapping[str, int] = field(default_factory=dict)
+    growth: int = 0
 
 
 async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
@@ -46,6 +53,7 @@ async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
     from laddu_dask.runtime.worker_plugin import plugin_name  # only workers need distributed
 
     service = dask_worker.plugins.get(plugin_name(session))
+    gauge = None if service is None else getattr(service.payload, "high_water", None)
     return WorkerInfo(
         address=dask_worker.address,
         nthreads=dask_worker.state.nthreads,
@@ -55,4 +63,6 @@ async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
         partitions=0 if service is None else len(service.keys),
         shrunk=0 if service is None else len(getattr(service.payload, "shrunk", ())),
         moved_to_disk=0 if service is None else len(service.on_disk()),
+        measured={} if gauge is None else gauge.measured,
+        growth=0 if gauge is None else gauge.growth,
     )

@@ -318,3 +318,48 @@ def test_forms_are_chosen_once(monkeypatch: pytest.MonkeyPatch) -> None:
         values |= {used.value() for _ in range(3)}
     assert len(chosen) == first
     assert len(values) == 1
+
+
+def test_the_report_compares_plan_and_measurement() -> None:
+    """ME-11, DK-06: 64 MiB of columns, kept and seen; the model of a pass is right within a third.
+
+    The interpreter compiles nothing that would be counted.
+    """
+    with likelihood(events(8_000_000), threads=1, storage="resident") as used:
+        used.value()
+        plan = used.report().plan
+    mc = plan.decisions[1]
+    assert mc.measured_bytes is not None
+    assert 0.9 * mc.resident_bytes < mc.measured_bytes < 1.33 * mc.peak_bytes
+    (process,) = plan.processes
+    assert process.name == ""
+    assert abs(process.errors["signal/accepted_mc"]) < 0.33
+    assert process.error is not None
+    assert abs(process.error) < 0.33
+    assert "this process: 1 thread, holds" in str(plan)
+    assert "signal/accepted_mc: planned" in str(plan)
+
+
+@pytest.mark.cluster
+def test_a_cluster_tells_pools_leases_and_errors(client: Client) -> None:
+    """ME-11, DK-07: before and after; what another session holds is in the plan of the next one."""
+    with likelihood(events(2_000_000), cluster=client, storage="resident") as first:
+        before = first.plan()
+        assert {pool.resource for pool in before.pools} == {"host", "disk"}
+        assert len(before.processes) == len(client.scheduler_info(n_workers=-1)["workers"])
+        assert before.notes == ()
+        report = first.report().plan  # prepares
+        held = sum(pool.reserved for pool in report.pools if pool.resource == "host")
+        # All columns, a header for each partition, and room for a chunk on each worker.
+        assert 8 * 2_010_000 < held <= sum(process.peak_bytes for process in report.processes)
+        assert all(process.measured_bytes is not None for process in report.processes)
+        assert "measured" in str(report)
+        with likelihood(cluster=client) as second:
+            told = second.plan()
+            assert sum(p.reserved for p in told.pools if p.resource == "host") == held
+            assert len(told.notes) == len(before.processes)
+            assert all(f"of {client.id} holds" in note for note in told.notes)
+            left = [p.remaining for p in told.pools if p.resource == "host"]
+            assert all(process.budget_bytes <= max(left) for process in told.processes)
+    with likelihood(cluster=client) as third:
+        assert third.plan().notes == ()
