@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from distributed import LocalCluster
+from distributed import LocalCluster, Nanny, Scheduler, SpecCluster
 
 
 @contextmanager
@@ -20,4 +20,19 @@ def two_worker_processes() -> Iterator[LocalCluster]:
         silence_logs=logging.CRITICAL,
     ) as cluster:
         cluster.wait_for_workers(2, timeout=120)  # on a busy machine they may come later
+        yield cluster
+
+
+@contextmanager
+def workers_with_limits(*limits: str | int) -> Iterator[SpecCluster]:
+    """A scheduler, and a worker of one thread for each memory limit, under a nanny."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    options = {"nthreads": 1, "silence_logs": logging.CRITICAL, "dashboard_address": None}
+    scheduler = {"cls": Scheduler, "options": {"port": 0, "host": "127.0.0.1", "dashboard": False}}
+    workers = {
+        number: {"cls": Nanny, "options": {**options, "memory_limit": limit}}
+        for number, limit in enumerate(limits)
+    }
+    with SpecCluster(workers=workers, scheduler=scheduler) as cluster:
+        cluster.wait_for_workers(len(limits), timeout=120)
         yield cluster

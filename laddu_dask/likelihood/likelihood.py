@@ -18,9 +18,9 @@ from laddu_dask.likelihood.combination import Combination
 from laddu_dask.likelihood.diagnosis import BadEvent, check_weights
 from laddu_dask.likelihood.identity import identity_of
 from laddu_dask.likelihood.recent import RecentSums, Sums
-from laddu_dask.likelihood.report import LikelihoodReport
+from laddu_dask.likelihood.report import LikelihoodReport, seen_by
 from laddu_dask.likelihood.terms import UnbinnedTerm
-from laddu_dask.memory import Measured, MemoryReport
+from laddu_dask.memory import MemoryReport
 from laddu_dask.runtime import AdaptiveReducer, Execution, ModelPass
 from laddu_dask.runtime.execution import execution_or_default
 from laddu_dask.runtime.forms import PassSum
@@ -447,10 +447,8 @@ class Likelihood:
         with self._turn:
             self._prepare()
             workers = self._reducer.worker_info()
-            local = self.execution.cluster is None
-            seen = {"" if local else w.address: Measured(w.growth, w.measured) for w in workers}
             return LikelihoodReport(
-                plan=self._reducer.plan(now=True).with_measured(seen),
+                plan=self._reducer.plan(now=True).with_measured(seen_by(workers)),
                 workers=workers,
                 evaluations=self._evaluations,
                 evaluation_seconds=self._evaluation_seconds,

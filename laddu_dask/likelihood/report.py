@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from laddu_dask.memory import MemoryReport, format_bytes
+from laddu_dask.memory import Measured, MemoryReport, format_bytes
 from laddu_dask.runtime.worker_info import WorkerInfo
 
 
@@ -75,3 +76,8 @@ class LikelihoodReport:
                     "back in every evaluation; give a smaller Execution(memory=...)"
                 )
         return "\n".join(lines)
+
+
+def seen_by(workers: Iterable[WorkerInfo]) -> dict[str, Measured]:
+    """What processes were seen to take, by their names in a plan."""
+    return {worker.name: Measured(worker.growth, worker.measured) for worker in workers}

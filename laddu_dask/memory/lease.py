@@ -37,8 +37,9 @@ class PoolReport:
         return asdict(self)
 
     def __str__(self) -> str:
+        what = "" if self.resource == self.name else f" of {self.resource}"
         return (
-            f"{self.name}: {format_bytes(self.reserved)} of {format_bytes(self.capacity)} "
+            f"{self.name}: {format_bytes(self.reserved)} of {format_bytes(self.capacity)}{what} "
             f"reserved, at most {format_bytes(self.high_water)} so far"
         )
 

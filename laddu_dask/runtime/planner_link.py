@@ -86,6 +86,18 @@ def _first_client(task: Any) -> str:
     return min((client.client_key for client in task.who_wants or ()), default="")
 
 
+def is_wished_elsewhere(scheduler: Any, key: str, worker: str) -> bool:
+    """Whether a task was meant for other workers, at least one of which is there.
+
+    A wish is no order: Dask lets a worker that has nothing to do take tasks from the queues of
+    others, and it knows nothing of what there is room for.
+    """
+    task = scheduler.tasks.get(key)
+    wished = (task.worker_restrictions or ()) if task is not None else ()
+    running = {known.address for known in scheduler.running}
+    return worker not in wished and not running.isdisjoint(wished)
+
+
 async def remove_worker_plugin(scheduler: Any, name: str) -> None:
     """Take a plugin off all workers, if it is there."""
     if name in scheduler.worker_plugins:

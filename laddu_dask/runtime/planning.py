@@ -15,11 +15,12 @@ from itertools import cycle
 
 from laddu_dask.compiler import EventPrograms
 from laddu_dask.compiler.precision import BYTES
-from laddu_dask.data import Dataset
+from laddu_dask.data import ArrayFragment, Dataset
 from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import DatasetRequest, Decision, Storage, plan_datasets
 from laddu_dask.memory.shares import apportion, deal, fair_shares
+from laddu_dask.memory.sizes import exact_bytes
 from laddu_dask.runtime.capacity import Capacity, Group
 from laddu_dask.runtime.execution import Execution
 from laddu_dask.runtime.partitions import Partition, partition_dataset
@@ -192,7 +193,7 @@ def plan_session(
         for item in passes
     )
     groups = capacity.groups
-    shares = _shares(passes, execution, groups)
+    shares = _shares(passes, partitions, execution, groups)
     counts = [apportion(len(own), shares) for own in partitions]
     plans = []
     for number, group in enumerate(groups):
@@ -201,9 +202,48 @@ def plan_session(
             most = -(-count[number] // group.processes)
             sizes = sorted((partition.events for partition in own), reverse=True)[:most]
             requests.append(_request(item, sizes, group.threads))
-        plans.append(GroupPlan(group, _decide(requests, group, execution)))
+        plan = GroupPlan(group, _decide(requests, group, execution))
+        left = _beside_arrays(passes, group)
+        if left != group:
+            plan = GroupPlan(left, _decide(requests, left, execution))
+        plans.append(plan)
     receivers = tuple(tuple(deal(count)) for count in counts)
     return SessionPlan(partitions, tuple(plans), receivers)
+
+
+def _beside_arrays(passes: Sequence[Pass], group: Group) -> Group:
+    """What a budget leaves beside events that are arrays of the client: each worker gets them all.
+
+    Raises
+    ------
+    MemoryBudgetError
+        Nothing.
+    """
+    name = group.turns[0]
+    arrays = [
+        fragment
+        for item in passes
+        for fragment in item.dataset.fragments
+        if isinstance(fragment, ArrayFragment)
+    ]
+    if not name or not arrays:
+        return group
+    travels = sum(
+        fragment.values.nbytes + (0 if fragment.weights is None else fragment.weights.nbytes)
+        for fragment in arrays
+    )
+    if travels >= group.budget:
+        raise MemoryBudgetError(
+            f"{', '.join(item.label for item in passes)}: the events are arrays of this process, "
+            f"so each worker gets {exact_bytes(travels)} of them, and {exact_bytes(group.budget)} "
+            f"remain on worker {name}; write them to Parquet files that the workers can read, or "
+            "raise the memory budget",
+            resource="host",
+            worker=name,
+            requested=travels,
+            remaining=group.budget,
+        )
+    return replace(group, budget=group.budget - travels)
 
 
 def _decide(
@@ -223,23 +263,31 @@ def _decide(
 
 
 def _shares(
-    passes: Sequence[Pass], execution: Execution, groups: Sequence[Group]
+    passes: Sequence[Pass],
+    partitions: Sequence[Sequence[Partition]],
+    execution: Execution,
+    groups: Sequence[Group],
 ) -> list[Fraction]:
     """The share of all partitions that each group gets."""
-    requests = [_request(item, [item.dataset.n_events], 1) for item in passes]
-    kept = sum(request.cache_bytes_per_event * request.events for request in requests)
+    each = [_request(item, [1], 1).cache_bytes_per_event for item in passes]
+    kept = sum(n * item.dataset.n_events for n, item in zip(each, passes, strict=True))
+    # Shares are rounded to whole partitions, which may be one more of each pass.
+    rounding = sum(
+        n * max((partition.events for partition in own), default=0)
+        for n, own in zip(each, partitions, strict=True)
+    )
     rooms = []
     for group in groups:
         if execution.storage == "streaming":
             room = kept
         elif execution.storage == "spilled":
-            room = group.disk
+            room = group.disk - rounding
         else:
             requests = [_request(item, [item.dataset.n_events], group.threads) for item in passes]
             loads = [request.load(resident=0, user_chunk=CHUNK_EVENTS) for request in requests]
             beside = max((load.transient.peak(load.largest) for load in loads), default=0)
-            room = max(group.budget - beside, 0)
-        rooms.append(room * group.processes)
+            room = group.budget - beside - rounding
+        rooms.append(max(room, 0) * group.processes)
     return fair_shares([group.threads * group.processes for group in groups], rooms, kept)
 
 

@@ -7,6 +7,7 @@ into one exact accumulator per pass. It checks in every evaluation that no event
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -178,6 +179,7 @@ class Reducer:
             return tasks.TaskSession(self._client, payload, readers, keep=keep, memory=memory)
         from laddu_dask.runtime.cluster import ClusterSession
 
+        wishes = plan.wishes()
         return RemoteSession(
             ClusterSession(
                 self._client,
@@ -185,8 +187,8 @@ class Reducer:
                 len(payload.tasks),
                 patience=self.execution.patience,
                 readers=readers,
-                memory=memory,
-                wishes=plan.wishes(),
+                memory=replace(memory, where_planned=wishes is not None),
+                wishes=wishes,
             )
         )
 

@@ -28,6 +28,7 @@ from laddu_dask.runtime.cluster_link import check_cluster
 from laddu_dask.runtime.planner_link import (
     PLANNER,
     ask_workers,
+    is_wished_elsewhere,
     kept_results,
     remove_worker_plugin,
     serve,
@@ -162,6 +163,8 @@ class MemoryPlanner(SchedulerPlugin):
                 "unknown": f"{message['label']} is not wanted any more (key {owner}): it was "
                 "cancelled, or its client left"
             }
+        if message["where_planned"] and is_wished_elsewhere(self.scheduler, owner, worker):
+            return {"elsewhere": True}
         self._sessions[session] = client
         self._set_limit(message)
         claim = Claim(

@@ -34,6 +34,8 @@ class WorkerInfo:
         Bytes that each data set took at most, kept ones included.
     growth
         By how many bytes the process grew at most since the session first worked in it.
+    name
+        Its name in plans: the address of a worker, "" for this process.
     """
 
     address: str
@@ -46,6 +48,7 @@ class WorkerInfo:
     moved_to_disk: int = 0
     measured: Mapping[str, int] = field(default_factory=dict)
     growth: int = 0
+    name: str = ""
 
 
 async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
@@ -65,4 +68,5 @@ async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
         moved_to_disk=0 if service is None else len(service.on_disk()),
         measured={} if gauge is None else gauge.measured,
         growth=0 if gauge is None else gauge.growth,
+        name=dask_worker.address,
     )

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, cast
 
-from distributed import WorkerPlugin
+from distributed import Reschedule, WorkerPlugin
 
 from laddu_dask.errors import ExecutionError, MemoryBudgetError
 from laddu_dask.memory.room import Tier, check_tier
@@ -66,6 +66,9 @@ class SessionMemory:
     pass_bytes
         Bytes of host memory for passes over the events, on each of these workers. One that joins
         later is taken for the largest.
+    where_planned
+        Whether workers differ, so that a partition must not be prepared where it is not planned as
+        long as it can be prepared where it is.
     """
 
     session: str = ""
@@ -73,6 +76,7 @@ class SessionMemory:
     limits: Mapping[str, int] = field(default_factory=dict)
     budget: tuple[str, int, int] | None = None
     pass_bytes: Mapping[str, int] = field(default_factory=dict)
+    where_planned: bool = False
 
     def of(self, session: str, client: str) -> SessionMemory:
         """The same for a session."""
@@ -150,6 +154,9 @@ class WorkerMemory(WorkerPlugin):
             Refused; with the planner's numbers.
         ExecutionError
             The planner is missing, does not know the owner any more, or does not answer.
+        Reschedule
+            The task was planned for another worker, from which this one took it. Dask gives it
+            back.
         """
         here = self.worker.address
         self.requests += 1
@@ -165,6 +172,7 @@ class WorkerMemory(WorkerPlugin):
             "client": memory.client,
             "limit": memory.limits.get(here),
             "budget": memory.budget,
+            "where_planned": memory.where_planned,
             "numbers": self.numbers(),
         }
         self.unanswered[owner] += 1
@@ -190,6 +198,8 @@ class WorkerMemory(WorkerPlugin):
                 option="cluster",
                 worker=here,
             )
+        if "elsewhere" in answer:
+            raise Reschedule
         if "refused" in answer:
             raise MemoryBudgetError(answer["refused"], **answer["fields"])
         if "unknown" in answer:

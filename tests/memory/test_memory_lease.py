@@ -196,7 +196,9 @@ def test_reports_and_texts() -> None:
         "remaining": 2**20,
         "high_water": 2**20,
     }
-    assert str(pool.report()) == "worker 1: 1.0 MiB of 2.0 MiB reserved, at most 1.0 MiB so far"
+    assert str(pool.report()) == (
+        "worker 1: 1.0 MiB of 2.0 MiB of host reserved, at most 1.0 MiB so far"
+    )
     assert repr(lease) == "<Lease of 1.0 MiB on worker 1, held>"
     lease.release()
     assert repr(lease) == "<Lease of 1.0 MiB on worker 1, released>"

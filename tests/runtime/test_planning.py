@@ -26,8 +26,12 @@ def processes(*sizes: tuple[int, int]) -> Capacity:
     return Capacity(tuple(Process(f"w{n}", t, b, 0) for n, (t, b) in enumerate(sizes)))
 
 
+def never(start: int, stop: int) -> Any:
+    raise AssertionError("a plan reads nothing")
+
+
 def planned(n: int, capacity: Capacity, *, mixed: bool = False, **options: Any) -> SessionPlan:
-    data = ld.Dataset.from_arrays(scalars={"x": np.zeros(n)})
+    data = ld.Dataset.from_ranges(never, ["x"], rows=n, identity="never read")
     item = Pass("signal/data", data, LINE.compiled("linear").programs)
     execution = Execution(**({"backend": "interpreter"} | options))
     return plan_session([item], execution, capacity, mixed=mixed)
@@ -198,3 +202,17 @@ def test_workers_that_are_full_are_left_out_with_their_numbers() -> None:
         cluster_capacity(state(full={"numbers": full}), MemoryPlan())
     with pytest.raises(ExecutionError, match="the cluster has no workers"):
         cluster_capacity(state(), MemoryPlan())
+
+
+def test_arrays_of_the_client_travel_to_every_worker() -> None:
+    """DK-06: they take their part of each budget, but not of this process's, which has them."""
+    data = ld.Dataset.from_arrays(scalars={"x": np.zeros(MIB)})
+    passes = [Pass("signal/data", data, LINE.compiled("linear").programs)]
+    execution = Execution(backend="interpreter")
+    (plan,) = plan_session(passes, execution, processes((1, 30 * MIB))).groups
+    assert plan.group.budget == 30 * MIB - 8 * MIB
+    with pytest.raises(MemoryBudgetError, match="are arrays of this process") as caught:
+        plan_session(passes, execution, processes((1, 7 * MIB)))
+    assert (caught.value.requested, caught.value.remaining) == (8 * MIB, 7 * MIB)
+    here = Capacity((Process("", 1, 7 * MIB, 0),))
+    assert plan_session(passes, execution, here).groups[0].group.budget == 7 * MIB

@@ -90,6 +90,33 @@ def test_results_that_workers_keep(client: Client) -> None:
     assert nbytes == {where: kept[2]}
 
 
+def test_where_a_task_was_meant_to_run(client: Client) -> None:
+    """`worker_restrictions` of a task, `running` of the scheduler."""
+    one, other = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    wished = client.submit(
+        bytes, 5, key="wished", workers=[one], allow_other_workers=True, pure=False
+    )
+    gone = client.submit(
+        bytes, 5, key="gone", workers=["tcp://127.0.0.1:1"], allow_other_workers=True, pure=False
+    )
+    free = client.submit(bytes, 5, key="free", pure=False)
+    client.gather([wished, gone, free])
+
+    def ask(dask_scheduler: Any) -> list[bool]:
+        return [
+            planner_link.is_wished_elsewhere(dask_scheduler, key, worker)
+            for key, worker in [
+                ("wished", one),
+                ("wished", other),
+                ("gone", one),
+                ("free", one),
+                ("unknown", one),
+            ]
+        ]
+
+    assert client.run_on_scheduler(ask) == [False, True, False, False, False]
+
+
 def test_a_plugin_is_taken_off_the_workers(client: Client) -> None:
     """`worker_plugins` and `unregister_worker_plugin` of the scheduler; again it does nothing."""
 
