@@ -457,7 +457,7 @@ class Likelihood:
             )
 
     def identity(self) -> dict[str, str]:
-        """What the bits of all numbers depend on, by name; nothing is read for it.
+        """What the bits of all numbers depend on, by name; events are counted at most.
 
         Checkpoints of fits compare it. Where and how the events are stored is not a part of it.
         """

@@ -54,8 +54,12 @@ def within_memory(recipe: Recipe, work: Callable[[Recipe], Result]) -> tuple[Res
 
 def ran_out(error: BaseException) -> bool:
     """Whether memory ran out, be it below a library that calls it otherwise."""
-    cause = error.__cause__
-    return isinstance(error, MemoryError) or isinstance(cause, MemoryError)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def halved(recipe: Recipe) -> Recipe:
