@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import threading
 import time
 import uuid
@@ -32,6 +31,7 @@ from laddu_dask.runtime.cluster_link import (
     ask_workers,
     check_cluster,
     connect,
+    described_workers,
     install,
     listen,
 )
@@ -40,11 +40,9 @@ from laddu_dask.runtime.cluster_run import START_AGAIN, ClusterRun, Links
 from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import open_account
-from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
+from laddu_dask.runtime.worker_info import WorkerInfo
 from laddu_dask.runtime.worker_memory import SessionMemory
 from laddu_dask.runtime.worker_plugin import MembershipHints, PartitionService, SessionPayload
-
-logger = logging.getLogger(__name__)
 
 TIDY_SECONDS = 1.0
 """Pause between two looks for second copies that are no longer needed."""
@@ -218,14 +216,10 @@ class ClusterSession:
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Address, threads, memory and partitions of every worker, measured now."""
         self._check_usable()
-        answers = self.client.sync(ask_workers, self.client, describe_worker, session=self.session)
-        for address, answer in answers.items():
-            if isinstance(answer, OSError):
-                logger.warning("worker %s gives no answer: %r", address, answer)
-            elif isinstance(answer, Exception):
-                raise answer
-        found = {w: info for w, info in answers.items() if isinstance(info, WorkerInfo)}
-        return tuple(found[address] for address in sorted(found))
+        found: tuple[WorkerInfo, ...] = self.client.sync(
+            described_workers, self.client, self.session
+        )
+        return found
 
     def close(self) -> None:
         """Release everything on the cluster; close the client if it was opened here."""

@@ -21,6 +21,7 @@ from distributed import Client, WorkerPlugin
 from laddu_dask.errors import ExecutionError
 from laddu_dask.runtime.cluster_form import is_scheduler_file, refuse_other_forms
 from laddu_dask.runtime.versions import package_versions, version_mismatch
+from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
 from laddu_dask.runtime.worker_plugin import (
     MEMBERSHIP_TOPIC,
     Answer,
@@ -195,6 +196,25 @@ async def ask_workers(
 
     answers = await asyncio.gather(*map(ask, workers), return_exceptions=True)
     return dict(zip(workers, answers, strict=True))
+
+
+async def described_workers(client: Client, session: str) -> tuple[WorkerInfo, ...]:
+    """Every worker that answers, by address, measured now.
+
+    Raises
+    ------
+    OSError
+        The scheduler does not answer.
+    """
+    found = []
+    for address, answer in (await ask_workers(client, describe_worker, session=session)).items():
+        if isinstance(answer, OSError):
+            logger.warning("worker %s gives no answer: %r", address, answer)
+        elif isinstance(answer, Exception):
+            raise answer
+        else:
+            found.append(answer)
+    return tuple(sorted(found, key=lambda info: str(info.address)))
 
 
 async def install(client: Client, plugin: WorkerPlugin) -> None:

@@ -24,7 +24,7 @@ from laddu_dask.memory import MemoryBudget, MemoryPlan, PoolReport
 from laddu_dask.memory.pools import Claim, PoolBook
 from laddu_dask.memory.worker_limits import WorkerLimits
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, pools_and_leases
-from laddu_dask.runtime.cluster_link import check_cluster
+from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, check_cluster, install
 from laddu_dask.runtime.planner_link import (
     PLANNER,
     ask_workers,
@@ -287,8 +287,8 @@ async def register_planner(client: Client) -> None:
 
     The workers' part first: the planner asks them when it starts.
     """
-    await client.register_plugin(WorkerMemory())
-    await client.register_plugin(MemoryPlanner())
+    await install(client, WorkerMemory())
+    await asyncio.wait_for(client.register_plugin(MemoryPlanner()), ANSWER_SECONDS)
 
 
 def capacity_of(client: Client, memory: MemoryPlan) -> Capacity:
@@ -312,14 +312,17 @@ def pools_now(client: Client) -> tuple[tuple[PoolReport, ...], tuple[str, ...]]:
 async def _ask_state(client: Client) -> dict[str, Any]:
     await check_cluster(client)
     await register_planner(client)
-    state: dict[str, Any] = await client.run_on_scheduler(planner_state)
+    question = client.run_on_scheduler(planner_state)
+    # The scheduler itself waits for workers that do not answer.
+    state: dict[str, Any] = await asyncio.wait_for(question, REPORT_WAIT_SECONDS + ANSWER_SECONDS)
     return state
 
 
 async def open_account(client: Client, session: str) -> None:
     """Before a session registers its own plugin: the planner, and that it knows of the session."""
     await register_planner(client)
-    await client.run_on_scheduler(_begin, session=session, client=client.id)
+    beginning = client.run_on_scheduler(_begin, session=session, client=client.id)
+    await asyncio.wait_for(beginning, ANSWER_SECONDS)
 
 
 async def close_account(client: Client, session: str) -> None:

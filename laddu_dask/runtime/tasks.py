@@ -24,14 +24,14 @@ from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import LeasePool
 from laddu_dask.memory.room import LocalRoom
-from laddu_dask.runtime.cluster_link import check_cluster
+from laddu_dask.runtime.cluster_link import check_cluster, described_workers, install
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload, Task
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.scheduler_planner import close_account, open_account
 from laddu_dask.runtime.tree import FAN_IN, Outcome, merged
 from laddu_dask.runtime.waiting import wait_for, wait_until_forgotten
 from laddu_dask.runtime.wire import RemotePayload
-from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
+from laddu_dask.runtime.worker_info import WorkerInfo
 from laddu_dask.runtime.worker_memory import SessionMemory
 from laddu_dask.runtime.worker_plugin import (
     PartitionService,
@@ -107,7 +107,8 @@ class TaskSession:
             # Its service knows how much room there is on a worker.
             client.sync(open_account, client, self._name)
             own = (memory or SessionMemory()).of(self._name, client.id)
-            client.register_plugin(PartitionService(self._name, RemotePayload(payload), own))
+            service = PartitionService(self._name, RemotePayload(payload), own)
+            client.sync(install, client, service)
             numbers = range(len(payload.tasks))
             keys = [partition_key(self._name, number, 0) for number in numbers]
             sessions = [self._name] * len(numbers)
@@ -190,10 +191,8 @@ class TaskSession:
         if self._kept is not None:
             for workers in self._client.who_has(self._kept).values():
                 held.update(workers)
-        answers = self._client.run(describe_worker, session=self._name)
-        return tuple(
-            replace(answers[address], partitions=held[address]) for address in sorted(answers)
-        )
+        answers = self._client.sync(described_workers, self._client, self._name)
+        return tuple(replace(info, partitions=held[info.address]) for info in answers)
 
     def close(self) -> None:
         """Let the cluster forget everything."""
