@@ -163,7 +163,7 @@ class ClusterSession:
         facts = await check_cluster(self.client)
         self._hold.know_idle_timeout(facts.idle_timeout)
         self._prepared.memory_limits = facts.memory_limits
-        await asyncio.wait_for(open_account(self.client, self.session), ANSWER_SECONDS)
+        await open_account(self.client, self.session)
         await install(self.client, PartitionService(self.session, payload, self.memory))
         await asyncio.wait_for(self.client.register_plugin(MembershipHints()), ANSWER_SECONDS)
         listen(self.client, self._hints)
