@@ -16,7 +16,7 @@ ROW = streaming.Row(
     decode=1.0,
     decode_cpu=1.0,
     kernel=0.3,
-    kernel_cpu=0.3,
+    memory_cpu=0.5,
     stream=1.1,
     many=2.1,
     many_kernel=0.9,
@@ -49,7 +49,7 @@ def test_what_is_not_kept_is_told(change: dict[str, float], text: str) -> None:
 
 def test_processors_limit_both_together() -> None:
     """Two threads on two processors: no pass is faster than the work that there is."""
-    row = replace(ROW, decode_cpu=2.0, kernel_cpu=0.6, stream=1.5)
+    row = replace(ROW, decode_cpu=2.0, memory_cpu=0.6, stream=1.5)
     assert row.slowest == 1.3
     assert list(row.misses()) == []
 
