@@ -15,7 +15,7 @@ from laddu_dask.runtime.cluster_hold import ClusterHold
 from laddu_dask.runtime.cluster_link import Hints
 from laddu_dask.runtime.cluster_view import PACES_KEPT, ClusterView
 from laddu_dask.runtime.prepared import QUESTION_SECONDS, PreparedPartitions, partitions_of
-from laddu_dask.runtime.shares import shares_by_pace, shares_by_threads
+from laddu_dask.runtime.shares import shares_by_pace, shares_by_threads, within_plan
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Balance:
         if not threads:
             return False
         shares = shares_by_threads(sum(map(len, held.values())), threads)
-        return self.prepared.move_towards(shares, self.view.owners)
+        return self._move_towards(shares)
 
     async def _relieve(self) -> None:
         """Smaller shares for workers that turned out slow, and larger ones when they recover."""
@@ -111,4 +111,10 @@ class Balance:
         shares = shares_by_pace({worker: len(held[worker]) for worker in known}, known)
         if shares is not None:
             logger.info("partitions move off slow workers: %s", shares)
-            self.prepared.move_towards(shares, self.view.owners)
+            self._move_towards(shares)
+
+    def _move_towards(self, shares: Mapping[str, int]) -> bool:
+        """Where workers differ in memory, speed is not all."""
+        if self.prepared.planned:
+            shares = within_plan(shares, self.prepared.planned)
+        return self.prepared.move_towards(shares, self.view.owners)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, count
@@ -47,6 +48,8 @@ class PreparedPartitions:
     ----------
     readers
         Partition -> the workers that can read its files, for partitions that not all can read.
+    planned
+        Worker -> number of partitions that are meant for it; empty where they go in turn.
     copies
         Partition -> futures of its copies, the normal one first.
     rebuilt
@@ -69,6 +72,7 @@ class PreparedPartitions:
         self.copies: dict[int, list[Any]] = {partition: [] for partition in range(count_)}
         self.rebuilt = 0
         self._wishes = wishes
+        self.planned = Counter(wishes or ())
         self.memory_limits: frozenset[int] = frozenset()
         self._numbers = {partition: count() for partition in self.copies}
         self._submitted_at: dict[int, float] = {}

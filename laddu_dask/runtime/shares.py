@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heapify, heapreplace
 
+from laddu_dask.memory.shares import apportion, fair_shares
+
 WORTH_SHARE = 0.25
 """Partitions are moved off a slow worker when an evaluation gets shorter by this part of it..."""
 WORTH_SECONDS = 0.05
@@ -47,3 +49,22 @@ def shares_by_pace(held: Mapping[str, int], paces: Mapping[str, float]) -> dict[
         heapreplace(done, ((shares[worker] + 1) * paces[worker], worker))
     gain = now - max(paces[worker] * n for worker, n in shares.items())
     return shares if gain > max(WORTH_SHARE * now, WORTH_SECONDS) else None
+
+
+def within_plan(shares: Mapping[str, int], planned: Mapping[str, int]) -> dict[str, int]:
+    """Shares that give no worker more than it was planned to hold, while another has room.
+
+    Parameters
+    ----------
+    shares
+        What workers should hold for the sake of speed.
+    planned
+        What they were planned to hold for the sake of memory; a worker that is not in it, which
+        joined later, may hold anything.
+    """
+    total = sum(shares.values())
+    rooms = [planned.get(worker, total) for worker in shares]
+    if all(n <= room for n, room in zip(shares.values(), rooms, strict=True)):
+        return dict(shares)
+    fractions = fair_shares([max(n, 1) for n in shares.values()], rooms, total)
+    return dict(zip(shares, apportion(total, fractions), strict=True))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import dask
@@ -22,8 +23,6 @@ from distributed import Client, get_worker
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import Accumulator
-from laddu_dask.memory import LeasePool
-from laddu_dask.memory.room import LocalRoom
 from laddu_dask.runtime.cluster_link import check_cluster, described_workers, install
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload, Task
 from laddu_dask.runtime.preparation import Recipe
@@ -32,7 +31,7 @@ from laddu_dask.runtime.tree import FAN_IN, Outcome, merged
 from laddu_dask.runtime.waiting import wait_for, wait_until_forgotten
 from laddu_dask.runtime.wire import RemotePayload
 from laddu_dask.runtime.worker_info import WorkerInfo
-from laddu_dask.runtime.worker_memory import SessionMemory
+from laddu_dask.runtime.worker_memory import SessionMemory, TaskRoom, memory_of
 from laddu_dask.runtime.worker_plugin import (
     PartitionService,
     partition_key,
@@ -103,10 +102,10 @@ class TaskSession:
         # Each recipe is sent once, and from worker to worker where tasks need it.
         self._recipes = self._map("recipe", _itself, payload.recipes)
         self._kept: list[Any] | None = None
+        self._memory = own = (memory or SessionMemory()).of(self._name, client.id)
+        client.sync(open_account, client, self._name)
         if keep:
             # Its service knows how much room there is on a worker.
-            client.sync(open_account, client, self._name)
-            own = (memory or SessionMemory()).of(self._name, client.id)
             service = PartitionService(self._name, RemotePayload(payload), own)
             client.sync(install, client, service)
             numbers = range(len(payload.tasks))
@@ -133,7 +132,7 @@ class TaskSession:
         owners = [task.pass_index for task in self._payload.tasks]
         sums = self._map(
             f"{turn}-sums",
-            _reduce if self._kept is None else _reduce_kept,
+            partial(_reduce, memory=self._memory) if self._kept is None else _reduce_kept,
             [self._recipes[index] for index in owners],
             [orders[index] for index in owners],
             range(len(owners)),
@@ -200,9 +199,11 @@ class TaskSession:
         for future in held:
             future.release()
         wait_until_forgotten(self._client, [*self._used, *(future.key for future in held)])
-        if self._kept is not None and self._client.status == "running":
+        if self._client.status == "running":
             with suppress(OSError, TimeoutError):
                 self._client.sync(close_account, self._client, self._name)
+        if self._kept is not None and self._client.status == "running":
+            with suppress(OSError, TimeoutError):
                 self._client.unregister_worker_plugin(plugin_name(self._name))
         self._recipes, self._kept = [], None
 
@@ -266,11 +267,17 @@ def _reduce_kept(
     return Outcome(1, tuple(sums))
 
 
-def _reduce(recipe: Recipe, order: tuple[Mode, Array], number: int, task: Task) -> Outcome:
-    """The same of a partition that is read now and not kept."""
+def _reduce(
+    recipe: Recipe, order: tuple[Mode, Array], number: int, task: Task, memory: SessionMemory
+) -> Outcome:
+    """The same of a partition that is read now and not kept, in memory lent for as long."""
+    worker = get_worker()
     payload = ReductionPayload((recipe,), (replace(task, pass_index=0, tiers=("streaming",)),))
     try:
-        prepared = payload.prepare(0, LocalRoom(LeasePool("host", 0)))
+        room = TaskRoom(memory_of(worker), memory, str(worker.get_current_task()))
+        nbytes = memory.passes_on(worker.address) // worker.state.nthreads
+        with room.reserve("resident", nbytes, f"{recipe.label}: a pass over it"):
+            prepared = payload.prepare(0, room)
+            return _reduce_kept(recipe, order, number, prepared)
     except Exception as error:  # likewise
-        return Outcome.of_error(number, error, get_worker().address)
-    return _reduce_kept(recipe, order, number, prepared)
+        return Outcome.of_error(number, error, worker.address)

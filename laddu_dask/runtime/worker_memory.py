@@ -329,7 +329,8 @@ class TaskRoom:
 
     def give_back(self, resource: str, nbytes: int) -> None:
         """Return part of what was reserved."""
-        with self._lock:
+        # A planner that does not know the owner (any more) has nothing to get back.
+        with self._lock, suppress(ExecutionError):
             self._set(resource, self._nbytes[resource] - nbytes, "a part that is given back")
 
     def _set(self, resource: str, nbytes: int, label: str) -> None:

@@ -21,7 +21,9 @@ import pytest
 from distributed import Client, LocalCluster, get_worker
 from local_clusters import two_worker_processes
 
+import laddu_dask as ld
 from laddu_dask.errors import ExecutionError, MemoryBudgetError
+from laddu_dask.runtime import scheduler_planner
 from laddu_dask.runtime.scheduler_planner import planner_state, register_planner
 from laddu_dask.runtime.worker_memory import NAME, SessionMemory, TaskRoom, memory_of
 
@@ -298,3 +300,79 @@ def test_without_a_planner_the_error_says_so(client: Client, workers: list[str])
     with pytest.raises(ExecutionError, match="it has no memory planner"):
         Session(client, "s11").prepare(0, workers[0], 8).result()
     client.sync(register_planner, client)
+
+
+def sessions_on(client: Client) -> set[str]:
+    """Services of sessions on the workers."""
+
+    def names(dask_worker: Any) -> list[str]:
+        return [n for n in dask_worker.plugins if n.startswith("laddu-dask-") and n != NAME]
+
+    return {name for found in client.run(names).values() for name in found}
+
+
+def test_a_session_ends_some_time_after_its_client(
+    client: Client, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-48: its leases at once, its service a little later: a client may come back."""
+    monkeypatch.setattr(scheduler_planner, "CLIENT_GRACE_SECONDS", 0.2)
+    text = """
+        import sys, time
+        import numpy as np
+        import laddu_dask as ld
+        def rows(start, stop):
+            return {"x": np.arange(start, stop) / 40000}
+        mc = ld.Dataset.from_ranges(rows, ["x"], rows=40_000, identity="ramp")
+        term = ld.NLL(1 + ld.parameter("a", initial=0.5) * ld.scalar("x"), data=mc, accepted_mc=mc)
+        likelihood = ld.Likelihood([term], ld.Execution(
+            cluster=sys.argv[1], backend="interpreter", normalization="general",
+        ))
+        likelihood.report()
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(text), client.scheduler.address],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        held = leases(client)
+        assert {owner.split(":")[0] for owner, _, _ in held} == {"laddu-prep", "laddu-pass"}
+        assert len(sessions_on(client)) == 1
+    finally:
+        process.kill()
+        process.communicate()
+    wait_until(lambda: not leases(client), "leases end with the client")
+    wait_until(lambda: not sessions_on(client), "the service ends after the client")
+
+
+def test_plans_follow_the_cluster() -> None:
+    """A worker that is retired hands over what it holds with the leases; later plans know it."""
+    with two_worker_processes() as cluster, Client(cluster, set_as_default=False) as client:
+        client.sync(register_planner, client)
+        one, other = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        session = Session(client, "s12")
+        parts = [session.prepare(i, where, MIB) for i, where in enumerate((one, one, other))]
+        for part in parts:
+            part.result()
+
+        def planned() -> set[str]:
+            x = ld.scalar("x")
+            data = ld.Dataset.from_arrays(scalars={"x": np.linspace(0, 1, 1000)})
+            term = ld.NLL(1 + ld.parameter("a", initial=0.5) * x, data=data, accepted_mc=data)
+            with ld.Likelihood([term], ld.Execution(cluster=client)) as likelihood:
+                return {pool.name for pool in likelihood.plan().pools}
+
+        assert planned() == {one, other}
+        client.retire_workers([one])
+        wait_until(
+            lambda: [where for _, where, _ in leases(client)] == [other] * 3, "leases moved along"
+        )
+        assert planned() == {other}
+        for part in parts:
+            part.release()
+        wait_until(lambda: not leases(client), "and end there")
+        SUBMITTED.clear()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laddu_dask.runtime.shares import shares_by_pace, shares_by_threads
+from laddu_dask.runtime.shares import shares_by_pace, shares_by_threads, within_plan
 
 WORKERS = st.integers(2, 6).flatmap(
     lambda n: st.tuples(
@@ -61,3 +62,19 @@ def test_shares_by_pace_keep_everything_and_gain(case: tuple[list[int], list[flo
         for fast in shares
         if slow != fast and shares[slow] > 1
     )
+
+
+@pytest.mark.parametrize(
+    ("shares", "planned", "found"),
+    [
+        ({"a": 5, "b": 5}, {"a": 8, "b": 5}, {"a": 5, "b": 5}),  # within the plan
+        ({"a": 5, "b": 5}, {"a": 8, "b": 2}, {"a": 8, "b": 2}),  # b has no room for more
+        ({"a": 4, "b": 4, "new": 4}, {"a": 9, "b": 3}, {"a": 5, "b": 3, "new": 4}),
+        ({"a": 6, "b": 6}, {"a": 4, "b": 2}, {"a": 7, "b": 5}),  # a third of them lost its worker
+    ],
+)
+def test_shares_within_a_plan(
+    shares: dict[str, int], planned: dict[str, int], found: dict[str, int]
+) -> None:
+    """DK-06, T-55: what is balanced for speed stays where there is room for it."""
+    assert within_plan(shares, planned) == found
