@@ -1,8 +1,10 @@
 """How much memory work took, seen from outside: growth of the resident memory of the process.
 
-The kernel keeps the highest value for each process and can be told to begin anew; where it cannot,
-a thread looks every few milliseconds. Either way there is one number for the whole process, so work
-that goes on at the same time is charged to everybody: what is measured is an upper bound.
+The kernel keeps the highest value for each process. In the processes of a cluster it is told to
+begin anew. In a process that is the user's own it is left alone, since others measure by it as
+well: a new highest value says what work took, and below it a thread looks every now and then.
+Either way there is one number for the whole process, so work that goes on at the same time is
+charged to everybody.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 
 from laddu_dask.memory.capacity import peak_resident_bytes, reset_peak, resident_bytes
 
-SAMPLE_SECONDS = 0.005
+SAMPLE_SECONDS = 0.02
 
 
 @dataclass(eq=False)
@@ -34,7 +36,9 @@ class _Process:
         self._lock = threading.Lock()
         self._open: set[_Window] = set()
         self._sampler: threading.Thread | None = None
-        self._exact = True
+        self._exact = False
+        self._highest = 0
+        self.may_reset = False
 
     def open(self) -> _Window:
         """Begin a window."""
@@ -43,7 +47,8 @@ class _Process:
             now = resident_bytes()
             window = _Window(now, now)
             self._open.add(window)
-            self._exact = reset_peak()
+            self._exact = self.may_reset and reset_peak()
+            self._highest = peak_resident_bytes(since_reset=True)
             if not self._exact and self._sampler is None:
                 self._sampler = threading.Thread(
                     target=self._sample, name="laddu-memory", daemon=True
@@ -61,7 +66,9 @@ class _Process:
         """Let all open windows know the most since the last look."""
         if not self._open:
             return
-        most = peak_resident_bytes(since_reset=True) if self._exact else resident_bytes()
+        highest = peak_resident_bytes(since_reset=True)
+        new = self._exact or highest > self._highest
+        most, self._highest = highest if new else resident_bytes(), highest
         for window in self._open:
             window.peak = max(window.peak, most)
 
@@ -77,6 +84,11 @@ class _Process:
 
 
 _PROCESS = _Process()
+
+
+def measure_exactly() -> None:
+    """This process is ours: the kernel's highest value may begin anew for each measurement."""
+    _PROCESS.may_reset = True
 
 
 class HighWater:

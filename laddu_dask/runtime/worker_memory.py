@@ -22,6 +22,7 @@ from typing import Any, cast
 from distributed import Reschedule, WorkerPlugin
 
 from laddu_dask.errors import ExecutionError, MemoryBudgetError
+from laddu_dask.memory.high_water import measure_exactly
 from laddu_dask.memory.room import Tier, check_tier
 from laddu_dask.memory.sizes import whole_number
 from laddu_dask.runtime.planner_link import (
@@ -119,6 +120,8 @@ class WorkerMemory(WorkerPlugin):
         self.working = 0  # passes that run now
         self._calm = limits_of(worker, {})
         self._changed = asyncio.Event()
+        if getattr(worker, "nanny", None):  # a process of its own
+            measure_exactly()
         serve(worker, REPORT, self.report)
         self._reporting = self.loop.create_task(self._keep_reporting())
 

@@ -23,6 +23,7 @@ from local_clusters import two_worker_processes
 
 import laddu_dask as ld
 from laddu_dask.errors import ExecutionError, MemoryBudgetError
+from laddu_dask.memory import MemoryBudget
 from laddu_dask.runtime import scheduler_planner
 from laddu_dask.runtime.scheduler_planner import planner_state, register_planner
 from laddu_dask.runtime.worker_memory import NAME, SessionMemory, TaskRoom, memory_of
@@ -167,6 +168,24 @@ def test_a_refusal_says_what_was_wanted_and_what_remains(
         huge.result()
     assert caught.value.requested == capacity + 2**40
     assert 0 < caught.value.remaining <= capacity + 2**30
+
+
+def test_a_worker_that_was_not_there_gets_the_budget_too(
+    client: Client, workers: list[str]
+) -> None:
+    """ME-01, ME-10: resolved with its own numbers at its first request, and kept from then on."""
+    budget = MemoryBudget.parse("10 MiB").to_plain()
+    session = Session(client, "s20", limits={"tcp://gone:1": MIB}, budget=budget)
+    session.prepare(0, workers[0], 7 * MIB).result()
+    with pytest.raises(MemoryBudgetError, match="host budget of this session") as caught:
+        session.prepare(1, workers[0], 4 * MIB).result()
+    assert (caught.value.requested, caught.value.remaining) == (4 * MIB, 3 * MIB)
+    share = MemoryBudget.parse("50% available").to_plain()
+    left = pool(client, workers[1])["remaining"]
+    with pytest.raises(MemoryBudgetError) as caught:
+        Session(client, "s21", budget=share).prepare(0, workers[1], left).result()
+    # What is free changes a little from one look to the next.
+    assert abs(caught.value.remaining - left // 2) < left // 20
 
 
 def test_two_sessions_share_the_pools(
