@@ -199,6 +199,7 @@ class ClusterRun:
         try:
             if prepared.restore_cancelled():
                 listen(client, self.links.hints)
+            await prepared.restore_stranded(question.partitions)
             if failure := await prepared.recipe_failure(question.partitions):
                 return ModelFailed(time.monotonic(), self.machine.epoch, failure)
             table = await prepared.owners(question.partitions)

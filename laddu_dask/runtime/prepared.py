@@ -17,11 +17,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from itertools import chain, count
 from typing import Any
+from urllib.parse import urlsplit
 
 from distributed import Client, KilledWorker
 
 from laddu_dask.errors import ExecutionError, LadduError
-from laddu_dask.runtime.cluster_link import out_of_memory_cure
+from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, out_of_memory_cure
 from laddu_dask.runtime.worker_plugin import partition_key, prepare_partition
 
 logger = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class PreparedPartitions:
         wishes: Sequence[str] | None = None,
     ) -> None:
         self.client = client
-        self.readers = readers or {}
+        self.readers = dict(readers or {})
         self.session = session
         self.copies: dict[int, list[Any]] = {partition: [] for partition in range(count_)}
         self.rebuilt = 0
@@ -98,7 +99,7 @@ class PreparedPartitions:
         The choice of workers is a wish: data that must not wait for one worker can go to any. With
         no worker yet (a cluster that scales from zero) the tasks wait, which makes it scale.
         """
-        threads: Mapping[str, int] = await asyncio.wait_for(self.client.ncores(), QUESTION_SECONDS)
+        threads: Mapping[str, int] = await asyncio.wait_for(self.client.ncores(), ANSWER_SECONDS)
         turns = sorted((turn, worker) for worker, n in threads.items() for turn in range(n))
         for partition, copies in self.copies.items():
             wish = [turns[partition % len(turns)][1]] if turns else None
@@ -156,6 +157,8 @@ class PreparedPartitions:
                     option="cluster",
                 )
             elif silent is not None and now - looked > LOOK_SECONDS:
+                with suppress(OSError):
+                    await self.restore_stranded(pending)
                 await self._prepare_elsewhere(pending, await silent(), patience / 4)
                 looked = time.monotonic()
             if pending:
@@ -234,6 +237,28 @@ class PreparedPartitions:
                 self.copies[partition] = alive or [self._submit(partition)]
                 found = True
         return found
+
+    async def restore_stranded(self, partitions: Iterable[int]) -> None:
+        """Let others prepare what only workers that are gone can read.
+
+        A nanny's new worker has another address on the same machine, and reads the same files. To
+        Dask it is a stranger, and it would wait for the old one.
+
+        Raises
+        ------
+        OSError
+            The scheduler does not answer.
+        """
+        asked = [partition for partition in partitions if self.readers.get(partition)]
+        if not asked:
+            return
+        workers = await asyncio.wait_for(self.client.ncores(), QUESTION_SECONDS)
+        for partition in asked:
+            hosts = {urlsplit(reader).hostname for reader in self.readers[partition]}
+            heirs = [worker for worker in workers if urlsplit(worker).hostname in hosts]
+            if heirs and not any(reader in workers for reader in self.readers[partition]):
+                self.readers[partition] = heirs
+                self._keep_only(partition, self._submit(partition))
 
     # ------------------------------------------------------------------------------- copies
 

@@ -91,6 +91,20 @@ def test_a_worker_killed_while_preparing(tmp_path: Path) -> None:
             assert partitions_held(session) == [PARTITIONS]
 
 
+def test_the_only_worker_that_can_read_some_files_is_killed(tmp_path: Path) -> None:
+    """The nanny's new worker reads them too, by another address."""
+    payload = Integers(tmp_path)
+    with processes(tmp_path, nanny=True) as (cluster, client):
+        pids = client.run(os.getpid)
+        reader = next(worker for worker, pid in pids.items() if pid == cluster.workers[0].pid)
+        readers = {partition: [reader] for partition in range(0, PARTITIONS, 3)}
+        with ClusterSession(client, payload, PARTITIONS, readers=readers) as session:
+            exact(session, payload)
+            assert cluster.workers[0].kill()
+            exact(session, payload, 2)
+            assert reader not in client.ncores()
+
+
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "while"])
 def test_a_worker_stopped_before_or_while_preparing(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
