@@ -23,7 +23,8 @@ SPREADS = 3
 """Attempts at even shares after workers joined or left. Dask has the last word on where a recipe
 runs; a cluster that it does not want to be even is left in peace."""
 PACE_SECONDS = 5.0
-"""Pause between two looks at the paces of workers."""
+"""Pause between two looks at the paces of workers. It doubles with every move that follows from one:
+where a move does not help, as onto a worker without room, there is no to and fro."""
 
 
 class Balance:
@@ -54,6 +55,7 @@ class Balance:
         self.move_patience = move_patience
         self._spreads_left = 0
         self._looked = time.monotonic()
+        self._pause = PACE_SECONDS
 
     def membership_changed(self) -> None:
         """Workers left; what they held lies with others now, however unevenly."""
@@ -79,7 +81,7 @@ class Balance:
             if self._spreads_left:
                 started = await self._spread()
                 self._spreads_left = self._spreads_left - 1 if started else 0
-            elif time.monotonic() - self._looked > PACE_SECONDS:
+            elif time.monotonic() - self._looked > self._pause:
                 self._looked = time.monotonic()
                 await self._relieve()
 
@@ -112,6 +114,7 @@ class Balance:
         if shares is not None:
             logger.info("partitions move off slow workers: %s", shares)
             self._move_towards(shares)
+            self._pause *= 2
 
     def _move_towards(self, shares: Mapping[str, int]) -> bool:
         """Where workers differ in memory, speed is not all."""

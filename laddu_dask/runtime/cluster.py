@@ -26,8 +26,10 @@ from laddu_dask.runtime.balance import Balance
 from laddu_dask.runtime.cluster_hold import ClusterHold
 from laddu_dask.runtime.cluster_link import (
     ANSWER_SECONDS,
+    START_AGAIN,
     Hints,
     Route,
+    ask,
     ask_workers,
     check_cluster,
     connect,
@@ -36,7 +38,7 @@ from laddu_dask.runtime.cluster_link import (
     listen,
 )
 from laddu_dask.runtime.cluster_resources import SessionResources
-from laddu_dask.runtime.cluster_run import START_AGAIN, ClusterRun, Links
+from laddu_dask.runtime.cluster_run import ClusterRun, Links
 from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import open_account
@@ -216,8 +218,8 @@ class ClusterSession:
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Address, threads, memory and partitions of every worker, measured now."""
         self._check_usable()
-        found: tuple[WorkerInfo, ...] = self.client.sync(
-            described_workers, self.client, self.session
+        found: tuple[WorkerInfo, ...] = ask(
+            self.client, described_workers, self.client, self.session
         )
         return found
 

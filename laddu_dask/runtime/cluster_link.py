@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from distributed import Client, WorkerPlugin
 
-from laddu_dask.errors import ExecutionError
+from laddu_dask.errors import ExecutionError, LadduError
 from laddu_dask.runtime.cluster_form import is_scheduler_file, refuse_other_forms
 from laddu_dask.runtime.versions import package_versions, version_mismatch
 from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
@@ -37,6 +37,11 @@ PROBE_SECONDS = 5.0
 DETOUR_SECONDS = 60.0
 """A worker that could not be called directly is tried again after so long."""
 INSTALL_ATTEMPTS = 5
+START_AGAIN = (
+    "The scheduler is gone or the client was closed: see that scheduler and workers run, and make "
+    "a new likelihood with Execution(cluster=...) of a new client or of the address. A fit can "
+    "begin at the last parameters, or go on where it was if it was given a checkpoint."
+)
 
 
 # -------------------------------------------------------------------------------- connecting
@@ -171,6 +176,28 @@ def _not_importable(where: str, error: Exception) -> ExecutionError:
         f"{package_versions()['laddu-dask']} on the scheduler and on every worker.",
         option="cluster",
     )
+
+
+def ask(client: Client, question: Callable[..., Any], *arguments: Any, **fields: Any) -> Any:
+    """Run an asynchronous question on the client's loop and wait for it.
+
+    Raises
+    ------
+    ExecutionError
+        The cluster does not answer.
+    LadduError
+        As the question raises it.
+    """
+    try:
+        return client.sync(question, *arguments, **fields)
+    except LadduError:
+        raise
+    except OSError as error:
+        raise ExecutionError(
+            f"the Dask scheduler {scheduler_address(client)} does not answer "
+            f"({type(error).__name__}: {error}). {START_AGAIN}",
+            option="cluster",
+        ) from error
 
 
 async def ask_workers(

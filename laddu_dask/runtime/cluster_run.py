@@ -11,7 +11,7 @@ from typing import Any
 from distributed import Client
 
 from laddu_dask.errors import ExecutionError, LadduError
-from laddu_dask.runtime.cluster_link import Hints, Route, listen, out_of_memory_cure
+from laddu_dask.runtime.cluster_link import START_AGAIN, Hints, Route, listen, out_of_memory_cure
 from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.coordinator import (
     Abandon,
@@ -35,12 +35,6 @@ from laddu_dask.runtime.coordinator import (
 )
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.worker_plugin import rebuild_error
-
-START_AGAIN = (
-    "The scheduler is gone or the client was closed: see that scheduler and workers run, and make "
-    "a new likelihood with Execution(cluster=...) of a new client or of the address. A fit can "
-    "begin at the last parameters, or go on where it was if it was given a checkpoint."
-)
 
 
 @dataclass(frozen=True)

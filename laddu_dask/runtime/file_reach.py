@@ -14,6 +14,7 @@ from laddu_dask.data.fetched import FetchedFragment, fetched
 from laddu_dask.data.footer import FileStamp, check_unchanged
 from laddu_dask.data.selected import function_of
 from laddu_dask.errors import DataError, ExecutionError
+from laddu_dask.runtime.cluster_link import ask
 from laddu_dask.runtime.locality import Placement, Reach, place, wishes
 from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.payload import ReductionPayload
@@ -43,11 +44,13 @@ def ask_reach(client: Any, stamps: Iterable[FileStamp | None]) -> Reach:
     ------
     DataError
         A file that this process can read and no worker can.
+    ExecutionError
+        The cluster does not answer.
     """
     asked = tuple(dict.fromkeys(stamp for stamp in stamps if stamp is not None))
     if not asked:
         return Reach(frozenset(), {})
-    answers = client.sync(_ask, client, asked)
+    answers = ask(client, _ask, client, asked)
     problems: dict[str, dict[str, str]] = {}
     for worker, answer in answers.items():
         for file, problem in answer.items():
@@ -66,7 +69,7 @@ def ask_reach(client: Any, stamps: Iterable[FileStamp | None]) -> Reach:
 async def _ask(client: Any, stamps: tuple[FileStamp, ...]) -> dict[str, dict[str, str]]:
     workers = [*await asyncio.wait_for(client.ncores(), ANSWER_SECONDS)]
 
-    async def ask(worker: str) -> dict[str, str]:
+    async def problems_of(worker: str) -> dict[str, str]:
         question = client.run(problems_here, stamps, workers=[worker], on_error="return")
         try:
             answer = (await asyncio.wait_for(question, ANSWER_SECONDS))[worker]
@@ -74,7 +77,7 @@ async def _ask(client: Any, stamps: tuple[FileStamp, ...]) -> dict[str, dict[str
             return {}
         return answer if isinstance(answer, dict) else {}
 
-    return dict(zip(workers, await asyncio.gather(*map(ask, workers)), strict=True))
+    return dict(zip(workers, await asyncio.gather(*map(problems_of, workers)), strict=True))
 
 
 def reach_of(client: Any, partitions: Iterable[Partition]) -> Reach:

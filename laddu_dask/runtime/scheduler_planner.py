@@ -24,7 +24,7 @@ from laddu_dask.memory import MemoryBudget, MemoryPlan, PoolReport
 from laddu_dask.memory.pools import Claim, PoolBook
 from laddu_dask.memory.worker_limits import WorkerLimits
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, pools_and_leases
-from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, check_cluster, install
+from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, ask, check_cluster, install
 from laddu_dask.runtime.planner_link import (
     PLANNER,
     ask_workers,
@@ -301,12 +301,12 @@ def capacity_of(client: Client, memory: MemoryPlan) -> Capacity:
     MemoryBudgetError
         No worker has any room.
     """
-    return cluster_capacity(client.sync(_ask_state, client), memory)
+    return cluster_capacity(ask(client, _ask_state, client), memory)
 
 
 def pools_now(client: Client) -> tuple[tuple[PoolReport, ...], tuple[str, ...]]:
     """Pools and leases of a cluster's workers; see `pools_and_leases`."""
-    return pools_and_leases(client.sync(_ask_state, client))
+    return pools_and_leases(ask(client, _ask_state, client))
 
 
 async def _ask_state(client: Client) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from distributed import Client, get_worker
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import Accumulator
-from laddu_dask.runtime.cluster_link import check_cluster, described_workers, install
+from laddu_dask.runtime.cluster_link import ask, check_cluster, described_workers, install
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload, Task
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.scheduler_planner import close_account, open_account
@@ -98,16 +98,16 @@ class TaskSession:
         self._name = f"pass{uuid.uuid4().hex[:12]}"
         self._evaluations = 0
         self._used: list[str] = []  # keys of the last evaluation
-        client.sync(check_cluster, client)
+        ask(client, check_cluster, client)
         # Each recipe is sent once, and from worker to worker where tasks need it.
         self._recipes = self._map("recipe", _itself, payload.recipes)
         self._kept: list[Any] | None = None
         self._memory = own = (memory or SessionMemory()).of(self._name, client.id)
-        client.sync(open_account, client, self._name)
+        ask(client, open_account, client, self._name)
         if keep:
             # Its service knows how much room there is on a worker.
             service = PartitionService(self._name, RemotePayload(payload), own)
-            client.sync(install, client, service)
+            ask(client, install, client, service)
             numbers = range(len(payload.tasks))
             keys = [partition_key(self._name, number, 0) for number in numbers]
             sessions = [self._name] * len(numbers)
@@ -190,7 +190,7 @@ class TaskSession:
         if self._kept is not None:
             for workers in self._client.who_has(self._kept).values():
                 held.update(workers)
-        answers = self._client.sync(described_workers, self._client, self._name)
+        answers = ask(self._client, described_workers, self._client, self._name)
         return tuple(replace(info, partitions=held[info.address]) for info in answers)
 
     def close(self) -> None:

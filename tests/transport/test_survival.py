@@ -30,8 +30,10 @@ from integer_payload import (
 from process_cluster import ProcessCluster
 
 from laddu_dask.errors import ExecutionError
+from laddu_dask.memory import MemoryPlan
 from laddu_dask.runtime import balance, cluster_link, prepared
 from laddu_dask.runtime.cluster import ClusterSession
+from laddu_dask.runtime.scheduler_planner import capacity_of
 
 pytestmark = pytest.mark.cluster
 
@@ -301,6 +303,8 @@ def test_a_stopped_scheduler_while_opening_is_a_clear_error(
         try:
             with pytest.raises(ExecutionError, match=r"lost while .* prepared \(TimeoutError"):
                 ClusterSession(client, Integers(tmp_path), PARTITIONS)
+            with pytest.raises(ExecutionError, match=r"the Dask scheduler tcp:\S+ does not answer"):
+                capacity_of(client, MemoryPlan.parse(None))
         finally:
             cluster.scheduler.send_signal(signal.SIGCONT)
 
