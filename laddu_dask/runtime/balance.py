@@ -23,8 +23,8 @@ SPREADS = 3
 """Attempts at even shares after workers joined or left. Dask has the last word on where a recipe
 runs; a cluster that it does not want to be even is left in peace."""
 PACE_SECONDS = 5.0
-"""Pause between two looks at the paces of workers. It doubles with every move that follows from one:
-where a move does not help, as onto a worker without room, there is no to and fro."""
+"""Pause between two looks at the paces of workers. It doubles with every move that follows: where
+moves do not help, as onto a worker without room, there is no to and fro."""
 
 
 class Balance:

@@ -326,8 +326,8 @@ class Route:
             try:
                 rpc = getattr(self.client.rpc(worker), self.operation)
                 direct: Answer | None = await rpc(**fields)
-            except (OSError, asyncio.CancelledError):  # cancelled because it was late, most often
-                self._detours[worker] = time.monotonic() + DETOUR_SECONDS
+            except OSError:
+                self.go_round(worker)
                 raise
             if direct is not None:  # a worker without the handler answers None
                 return direct
@@ -336,6 +336,10 @@ class Route:
         )
         found: Answer | None = answers.get(worker)
         return found
+
+    def go_round(self, worker: str) -> None:
+        """Call a worker through the scheduler for a while: a direct call broke, or went unheard."""
+        self._detours[worker] = time.monotonic() + DETOUR_SECONDS
 
     def forget(self, worker: str) -> None:
         """A worker left; another one may come by its address."""

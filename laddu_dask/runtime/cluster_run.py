@@ -95,7 +95,8 @@ class ClusterRun:
         self._troubles: dict[str, str] = {}
         self._meanwhile = meanwhile
         self._tasks: set[asyncio.Task[Event | None]] = set()
-        self._requests: dict[int, asyncio.Task[Event | None]] = {}
+        self._requests: dict[int, tuple[str, asyncio.Task[Event | None]]] = {}
+        self._gone: set[str] = set()
 
     async def finish(self) -> dict[int, bytes]:
         """Run until the machine ends.
@@ -134,6 +135,7 @@ class ClusterRun:
     def _departures(self) -> list[Event]:
         gone = self.links.hints.take_gone()
         self.departed = self.departed or bool(gone)
+        self._gone.update(gone)
         for worker in gone:
             self.links.route.forget(worker)
         now = time.monotonic()
@@ -154,13 +156,17 @@ class ClusterRun:
         match instruction:
             case Send():
                 self.messages += 1
-                self._requests[instruction.request] = self._launch(self._send(instruction))
+                task = self._launch(self._send(instruction))
+                self._requests[instruction.request] = instruction.worker, task
             case AskOwners():
                 self._launch(self._ask_owners(instruction))
             case Rebuild():
                 self._launch(self._rebuild(instruction))
             case Abandon():
-                self._requests[instruction.request].cancel()
+                worker, task = self._requests[instruction.request]
+                task.cancel()
+                if not self.machine.over and worker not in self._gone:
+                    self.links.route.go_round(worker)  # no answer for very long
             case FailModel():
                 assert isinstance(instruction.error, LadduError)
                 raise instruction.error

@@ -215,6 +215,7 @@ def test_error_of_the_model_arrives_with_its_class_and_fields(
         with pytest.raises(EvaluationError, match=r"the intensity is -1\.5") as caught:
             session.evaluate(request(fail="model"))
         error = caught.value
+        assert not session._route._detours  # workers that were not waited for are not blamed
         assert type(error) is EvaluationError
         assert (error.term, error.event, error.value) == ("signal", 12345, -1.5)
         assert session.evaluate(request()) == expected(payload, request())
