@@ -93,7 +93,7 @@ class ReadAhead(Generic[Read, Ready]):
                 option="cluster",
             )
         else:
-            self._shared.places.release()  # of the item before
+            self._shared.places.put(None)  # that of the item before
         what, item = self._shared.take()
         if what == _PREPARED:
             return item  # type: ignore[no-any-return]  # the queue holds both kinds, `what` tells
@@ -114,7 +114,10 @@ class _Shared:
     """What both sides of a reader know."""
 
     def __init__(self) -> None:
-        self.places = threading.Semaphore(_AT_ONCE)
+        # Queues, as only they may be put to by a collection of garbage in the middle of a get.
+        self.places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(_AT_ONCE):
+            self.places.put(None)
         self.stopped = False
         self.wanted = False
         self._items: SimpleQueue[tuple[int, Any]] = SimpleQueue()
@@ -136,7 +139,7 @@ def _read(
     try:
         items = source()
         while True:
-            shared.places.acquire()
+            shared.places.get()
             if shared.stopped:
                 break
             item = next(items, shared)
@@ -155,7 +158,7 @@ def _read(
 
 def _stop(shared: _Shared, thread: threading.Thread) -> None:
     shared.stopped = True
-    shared.places.release()
+    shared.places.put(None)
     # A forgotten iterator is collected by whatever thread is running, which may be the reader.
     if thread.ident is not None and thread is not threading.current_thread():
         thread.join()
