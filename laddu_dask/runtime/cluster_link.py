@@ -31,8 +31,9 @@ from laddu_dask.runtime.worker_plugin import (
 
 logger = logging.getLogger(__name__)
 
-ANSWER_SECONDS = 15.0
-"""Deadline of a question to a process that only has to look."""
+ANSWER_SECONDS = 30.0
+"""Deadline of a question to a process that only has to look; the first one imports this package
+there, perhaps from a slow disk."""
 PROBE_SECONDS = 5.0
 DETOUR_SECONDS = 60.0
 """A worker that could not be called directly is tried again after so long."""

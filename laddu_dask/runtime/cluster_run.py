@@ -199,10 +199,11 @@ class ClusterRun:
         try:
             if prepared.restore_cancelled():
                 listen(client, self.links.hints)
-            await prepared.restore_stranded(question.partitions)
             if failure := await prepared.recipe_failure(question.partitions):
                 return ModelFailed(time.monotonic(), self.machine.epoch, failure)
             table = await prepared.owners(question.partitions)
+            if nobody := [partition for partition, workers in table.items() if not workers]:
+                await prepared.restore_stranded(nobody)
         except OSError as error:
             # The scheduler is away; the machine asks again until its patience ends.
             self._troubles["the scheduler"] = f"{type(error).__name__}: {error}"

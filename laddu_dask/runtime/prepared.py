@@ -239,26 +239,31 @@ class PreparedPartitions:
         return found
 
     async def restore_stranded(self, partitions: Iterable[int]) -> None:
-        """Let others prepare what only workers that are gone can read.
+        """Submit anew what waits for workers that are gone.
 
-        A nanny's new worker has another address on the same machine, and reads the same files. To
-        Dask it is a stranger, and it would wait for the old one.
+        A wish outlives the worker that it names: when all workers were gone for a moment, a task
+        waits for that one for ever, also one that others may run. Of partitions that only some
+        workers can read, a nanny's new worker is one by another address on the same machine.
 
         Raises
         ------
         OSError
             The scheduler does not answer.
         """
-        asked = [partition for partition in partitions if self.readers.get(partition)]
-        if not asked:
+        keys = {copies[-1].key: p for p in partitions if (copies := self.copies[p])}
+        question = self.client.run_on_scheduler(_stranded, keys=[*keys])
+        stranded: list[str] = await asyncio.wait_for(question, QUESTION_SECONDS)
+        if not stranded:
             return
         workers = await asyncio.wait_for(self.client.ncores(), QUESTION_SECONDS)
-        for partition in asked:
-            hosts = {urlsplit(reader).hostname for reader in self.readers[partition]}
-            heirs = [worker for worker in workers if urlsplit(worker).hostname in hosts]
-            if heirs and not any(reader in workers for reader in self.readers[partition]):
+        for partition in map(keys.__getitem__, stranded):
+            if readers := self.readers.get(partition):
+                hosts = {urlsplit(reader).hostname for reader in readers}
+                heirs = [worker for worker in workers if urlsplit(worker).hostname in hosts]
+                if not heirs:
+                    continue  # nobody else can read it
                 self.readers[partition] = heirs
-                self._keep_only(partition, self._submit(partition))
+            self._keep_only(partition, self._submit(partition))
 
     # ------------------------------------------------------------------------------- copies
 
@@ -386,6 +391,19 @@ class PreparedPartitions:
         self.copies = {partition: [] for partition in self.copies}
         self._moves = {}
         return tuple(future.key for future in futures)
+
+
+def _stranded(dask_scheduler: Any, keys: Collection[str]) -> list[str]:
+    """Body of a `client.run_on_scheduler`: tasks that wait for workers that are gone."""
+    workers = dask_scheduler.workers
+    found = []
+    for key in keys:
+        task = dask_scheduler.tasks.get(key)
+        if workers and task is not None and task.state == "no-worker":
+            wanted = task.worker_restrictions or ()
+            if wanted and not any(worker in workers for worker in wanted):
+                found.append(key)
+    return found
 
 
 def partitions_of(

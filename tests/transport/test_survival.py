@@ -112,7 +112,7 @@ def test_a_worker_stopped_before_or_while_preparing(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To Dask it seems to be at work; what it was to prepare is prepared by the other."""
-    monkeypatch.setattr(cluster_link, "ANSWER_SECONDS", 4.0)
+    monkeypatch.setattr(cluster_link, "ANSWER_SECONDS", 8.0)
     monkeypatch.setattr(prepared, "LOOK_SECONDS", 0.5)
     payload = Integers(tmp_path, bad_recipe="hold" if when == "while" else "")
     with processes(tmp_path) as (cluster, client):
@@ -152,6 +152,21 @@ def test_a_retired_worker_leaves_even_shares_and_an_added_one_gets_its_own(tmp_p
         client.retire_workers(addresses[1:2])
         until_shares(session, payload, [12])
         cluster.start_worker()
+        until_shares(session, payload, [6, 6])
+
+
+def test_all_workers_are_killed_at_once(tmp_path: Path) -> None:
+    """Dask lets a task wait for ever for a worker that is gone, if no other was there just then."""
+    payload = Integers(tmp_path)
+    with (
+        processes(tmp_path, nanny=True) as (cluster, client),
+        ClusterSession(client, payload, PARTITIONS) as session,
+    ):
+        exact(session, payload)
+        for worker in cluster.workers:
+            worker.kill()
+        wait_until(lambda: not client.ncores(), "a cluster without workers")
+        exact(session, payload, 2)
         until_shares(session, payload, [6, 6])
 
 
