@@ -176,9 +176,14 @@ def cluster_capacity(state: Mapping[str, Any], memory: MemoryPlan) -> Capacity:
 
 
 def pools_and_leases(state: Mapping[str, Any]) -> tuple[tuple[PoolReport, ...], tuple[str, ...]]:
-    """Numbers of all pools, and a line for whatever a session holds of one."""
+    """Numbers of all pools; a line for whatever a session holds, and where Dask had to act."""
     pools = tuple(PoolReport(**pool) for pool in state["pools"])
-    return pools, tuple(_leases(Claim(**lease) for lease in state["leases"]))
+    notes = [*_leases(Claim(**lease) for lease in state["leases"])]
+    for name, worker in sorted(state["workers"].items()):
+        limits = WorkerLimits.from_dict(worker["numbers"] or {})
+        if limits.paused or limits.spilled:
+            notes.append(f"{name} is short of memory: {limits.describe()}")
+    return pools, tuple(notes)
 
 
 def _leases(claims: Iterable[Claim]) -> Iterable[str]:

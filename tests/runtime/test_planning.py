@@ -189,6 +189,15 @@ def test_what_others_hold_is_not_there_and_is_told() -> None:
     assert [pool.reserved for pool in found.pools if pool.resource == "host"] == [350]
 
 
+def test_workers_on_which_dask_acted_are_told() -> None:
+    """DK-08: results that it moved to disk are not resident, whoever they belong to."""
+    numbers = {"memory_limit": 2048, "rss": 700, "spilled": 100}
+    known = state(a={"numbers": numbers}, b={"numbers": {"memory_limit": 1000}})
+    (note,) = cluster_capacity(known, MemoryPlan()).notes
+    assert note.startswith("a is short of memory: memory limit 2.0 KiB")
+    assert note.endswith("100 B spilled by Dask")
+
+
 def test_workers_that_are_full_are_left_out_with_their_numbers() -> None:
     """DK-08: unmanaged memory above what Dask tolerates."""
     full = {"memory_limit": 1000, "fraction": 0.6, "rss": 700, "taken": 700}
