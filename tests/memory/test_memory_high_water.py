@@ -64,10 +64,10 @@ def test_each_window_has_its_own_peak(exact: None) -> None:
         del_me = array()
         del del_me
         with gauge.watch("inner"):
-            small = array(LARGE // 4)
+            small = array(LARGE // 2)
             del small
     assert abs(gauge.measured["outer"] - LARGE) < LITTLE
-    assert abs(gauge.measured["inner"] - LARGE // 4) < LITTLE
+    assert abs(gauge.measured["inner"] - LARGE // 2) < LITTLE
 
 
 def test_what_is_kept_counts_for_as_long_as_it_lives(exact: None) -> None:
