@@ -5,12 +5,12 @@ Pure functions of numbers. What a data set costs, with k tasks in flight in the 
 ========== ================================================== =================================
 storage    kept between passes                                transient of a pass over c at a time
 ========== ================================================== =================================
-resident   cache * events + fixed * chunks                    (k + 1) * source * c + k * scratch * c
+resident   cache * events + fixed * chunks                    2 k * source * c + k * scratch * c
 spilled    nothing in memory, cache * events on disk          the same + k * (fixed + cache * c)
 streaming  nothing                                            the same + k * (fixed + cache * c)
 ========== ================================================== =================================
 
-Each task holds its source columns and one more chunk is being read ahead, hence k + 1. Passes over
+Each task holds the source columns of a chunk and those of one that is being read ahead. Passes over
 the data sets of a likelihood run one after the other in one process, so transients do not add up:
 the peak is everything kept plus the largest transient. What is kept is reserved first, and chunks
 are fitted into the rest. A data set may be cut into partitions that are stored differently.
@@ -111,7 +111,7 @@ class DatasetRequest:
     def load(self, *, resident: int, user_chunk: int | None) -> Load:
         """Price this data set with `resident` partitions kept (table at the top of the file)."""
         tasks = self.tasks_in_flight
-        per_event = (tasks + 1) * self.source_bytes_per_event
+        per_event = 2 * tasks * self.source_bytes_per_event
         per_event += tasks * self.transient_bytes_per_event
         kept = kept_per_chunk = 0
         if resident:

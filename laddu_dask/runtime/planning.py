@@ -306,8 +306,8 @@ def _request(item: Pass, sizes: Sequence[int], threads: int) -> DatasetRequest:
         cache_bytes_per_event=cached,
         source_bytes_per_event=source,
         fixed_bytes=FIXED_BYTES,
-        # a prepared chunk with what is only checked, and the padded copy of the source
-        transient_bytes_per_event=prepared + source,
+        # Two prepared chunks, with what is only checked, and what the next one is gathered from.
+        transient_bytes_per_event=2 * prepared + source,
         tasks_in_flight=threads,
         tile_events=TILE,
         longest_chunk=CHUNK_EVENTS,

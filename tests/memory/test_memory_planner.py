@@ -95,14 +95,14 @@ def test_budget_too_small_for_one_block() -> None:
 
 
 def test_tasks_in_flight_scale_every_transient_term() -> None:
-    """MP-06, T-44: k tasks hold k + 1 sources, k scratch areas, k streamed caches."""
+    """MP-06, T-44: k tasks hold 2 k sources, k scratch areas, k streamed caches."""
     request = DatasetRequest("x", 1000, 8, 56, 100, 24, tasks_in_flight=4)
     streaming = plan_dataset(request, 10_000, "streaming")
     assert streaming.fixed_bytes == 4 * 100
-    assert streaming.bytes_per_event == 5 * 56 + 4 * 24 + 4 * 8
+    assert streaming.bytes_per_event == 8 * 56 + 4 * 24 + 4 * 8
     resident = plan_dataset(request, 100_000, "resident")
     assert resident.fixed_bytes == 0
-    assert resident.bytes_per_event == 5 * 56 + 4 * 24
+    assert resident.bytes_per_event == 8 * 56 + 4 * 24
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_plans_keep_every_promise(
         if user_chunk is not None:
             assert chunk <= max(user_chunk, request.smallest_chunk)
         tasks = request.tasks_in_flight
-        rows = (tasks + 1) * request.source_bytes_per_event
+        rows = 2 * tasks * request.source_bytes_per_event
         rows += tasks * request.transient_bytes_per_event
         if decision.strategy == "resident":
             chunks = -(-events // chunk) + request.fragments - 1
