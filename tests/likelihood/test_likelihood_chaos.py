@@ -200,7 +200,8 @@ def test_chaos(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("storage", ["resident", "streaming", "spilled"])
-@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("seed", "storage"), [(2, "resident"), (3, "streaming"), (4, "spilled"), (5, "fastest")]
+)
 def test_more_chaos(seed: int, storage: str, tmp_path: Path) -> None:
     check_chaos(seed, storage, tmp_path)
