@@ -93,16 +93,10 @@ def likelihood(large: Path, **options: Any) -> ld.Likelihood:
     return ld.Likelihood([term], ld.Execution(normalization="general", **options))
 
 
-POINTS = ([0.4, 0.5], [0.3, 0.7])
-
-
 def bits(used: ld.Likelihood) -> list[str]:
-    """Value and gradient at a few points."""
-    found: list[str] = []
-    for point in POINTS:
-        value, gradient = used.value_and_gradient(point)
-        found += [value.hex(), *map(float.hex, gradient.tolist())]
-    return found
+    """Value and gradient."""
+    value, gradient = used.value_and_gradient([0.3, 0.7])
+    return [value.hex(), *map(float.hex, gradient.tolist())]
 
 
 @pytest.mark.slow
