@@ -7,6 +7,7 @@ the events of the fit.
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from typing import Any
@@ -38,9 +39,11 @@ class ClusterHold:
         self._adaptive: Any = None
 
     def know_idle_timeout(self, seconds: float | None) -> None:
-        """Take into account after how long the scheduler gives up."""
+        """Take into account after how long the scheduler gives up; a first sign of life at once."""
         if seconds:
             self.every = min(ALIVE_SECONDS, seconds / 3)
+            self._at = -math.inf  # to prepare the events may take longer than that
+            self.keep_alive()
 
     def keep_alive(self) -> None:
         """Show the scheduler, every now and then, that the cluster is in use."""

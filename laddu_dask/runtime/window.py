@@ -54,7 +54,9 @@ def events_at_once(
     waiting = 0 if execution.cluster is None else AHEAD
     each = bytes_per_event(programs, dataset, points, outputs, waiting=waiting)
     share = min(process.budget // process.threads for process in capacity.processes)
-    fit = fit_chunk("evaluation", Footprint(_FIXED_BYTES, each), share, DEFAULT_BATCH_ROWS)
+    fit = fit_chunk(
+        "one event and its values", Footprint(_FIXED_BYTES, each), share, DEFAULT_BATCH_ROWS
+    )
     return fit.chunk_events
 
 

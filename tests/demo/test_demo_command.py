@@ -84,7 +84,7 @@ def test_existing_files_are_left_alone(finished: tuple[Result, Path]) -> None:
     ("arguments", "text"),
     [
         (["--memory", "12 parsecs"], "not a memory budget"),
-        (["--memory", "1 KiB"], "ksks"),
+        (["--memory", "1 KiB"], "of host memory, 512 bytes remain"),
         (["--events", "0"], "--events"),
         (["--backend", "abacus"], "--backend"),
     ],

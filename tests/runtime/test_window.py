@@ -56,7 +56,7 @@ def test_blocks_fit_the_budget(points: int) -> None:
 def test_what_cannot_fit_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     """EV-20: with both numbers."""
     data, reads = counting(DATA)
-    with pytest.raises(MemoryBudgetError, match="evaluation: .* remain") as caught:
+    with pytest.raises(MemoryBudgetError, match="one event and its values: .* remain") as caught:
         MODEL.evaluate_many(data, POINTS, ld.Execution(memory=8_000, threads=1))
     assert caught.value.requested > caught.value.remaining
     assert reads == []
