@@ -14,6 +14,7 @@ import numpy.typing as npt
 from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import HighWater, Room
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload
+from laddu_dask.runtime.tiers import ResidentPartition
 from laddu_dask.runtime.worker_info import WorkerInfo
 
 if TYPE_CHECKING:
@@ -93,6 +94,10 @@ class RemotePayload:
         mode, frontiers = decode_request(request)
         sums = self.payload.evaluate(mode, frontiers, prepared, pool.map, cancelled)
         return [encode_record(each) for each in sums]
+
+    def in_memory(self, prepared: Sequence[Prepared]) -> bool:
+        """Whether evaluating them waits for no disk and no other process."""
+        return all(isinstance(item.partition, ResidentPartition) for item in prepared)
 
 
 class RemoteSession:

@@ -18,7 +18,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias, cast
 
 from distributed import SchedulerPlugin, WorkerPlugin, get_worker
@@ -39,6 +39,9 @@ from laddu_dask.runtime.worker_memory import (
 logger = logging.getLogger(__name__)
 
 MEMBERSHIP_TOPIC = "laddu-dask-membership"
+QUICK_SECONDS = 5e-4
+"""What takes less of the processor is done at once, on the event loop: two threads that wake each
+other take as long."""
 DRIVER_THREADS = 4
 """Requests of one session that a worker works on at once: a calm evaluation needs one, an asked
 again partition or the tail of an abandoned evaluation another."""
@@ -70,6 +73,9 @@ class SessionPayload(Protocol):
         Called in a thread of its own, not one of `pool`, whose threads are the worker's to use.
         When `cancelled()` turns true the rest is not wanted: return the records that are done.
         """
+
+    def in_memory(self, prepared: Sequence[Any]) -> bool:
+        """Whether evaluating these partitions waits for nothing but the processor."""
 
 
 def plugin_name(session: str) -> str:
@@ -122,6 +128,19 @@ _ended: set[str] = set()
 """Sessions that this worker has served."""
 
 
+class CallingThread(Executor):
+    """No thread of its own: whoever has work does it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """What comes out, or is raised, is known when this returns."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # raised where the result is asked for, as from a thread
+            future.set_exception(error)
+        return future
+
+
 class PartitionService(WorkerPlugin):
     """Holds the index of a worker's prepared partitions and evaluates them.
 
@@ -159,7 +178,11 @@ class PartitionService(WorkerPlugin):
         self.running: dict[int, asyncio.Task[None]] = {}
         self.failure: Answer | None = None
         self.warned = False
-        self.pool = ThreadPoolExecutor(worker.state.nthreads, thread_name_prefix="laddu-kernel")
+        self.seconds: dict[tuple[bytes, int, int], float] = {}
+        threads = worker.state.nthreads
+        self.pool: Executor = CallingThread()  # a single thread is that of the driver
+        if threads > 1:
+            self.pool = ThreadPoolExecutor(threads, "laddu-kernel")
         self.drivers = ThreadPoolExecutor(DRIVER_THREADS, thread_name_prefix="laddu-driver")
         self._rescan()
         handlers = getattr(worker, "handlers", None)
@@ -277,7 +300,9 @@ class PartitionService(WorkerPlugin):
         fresh = [p for p in partitions if p not in self.records and p not in self.running]
         self._warn_of_spilling()
         here = self._look_up(fresh)
-        if here:
+        if here and self._is_quick(request, here):
+            self._answer_now(epoch, request, here)
+        elif here:
             work = asyncio.ensure_future(self._work(epoch, request, here))
             self.running.update(dict.fromkeys(here, work))
         records, running = self.records, self.running
@@ -294,6 +319,41 @@ class PartitionService(WorkerPlugin):
             "missing": [p for p in partitions if p not in records],
         }
 
+    def _is_quick(self, request: bytes, prepared: dict[int, Any]) -> bool:
+        """Whether to hand the work to a thread would take longer than the work."""
+        known = self.seconds.get(_kind(request, prepared))
+        return (
+            known is not None
+            and known < QUICK_SECONDS
+            and self.payload.in_memory([*prepared.values()])
+        )
+
+    def _answer_now(self, epoch: int, request: bytes, prepared: dict[int, Any]) -> None:
+        """Evaluate between two steps of the event loop."""
+        try:
+            results = self._timed(request, prepared, CallingThread(), lambda: False)
+        except Exception as error:  # whatever it is, the client has to hear of it
+            self.failure = describe_error(error, self.worker.address)
+            results = []
+        self.records.update(zip(prepared, results, strict=False))
+
+    def _timed(
+        self,
+        request: bytes,
+        prepared: dict[int, Any],
+        pool: Executor,
+        cancelled: Callable[[], bool],
+    ) -> list[bytes]:
+        """Evaluate, and note what it takes of one processor, at most."""
+        begun, spent = time.perf_counter(), time.thread_time()
+        results = self.payload.evaluate(request, [*prepared.values()], pool, cancelled)
+        if isinstance(pool, CallingThread):
+            seconds = time.thread_time() - spent
+        else:
+            seconds = (time.perf_counter() - begun) * self.worker.state.nthreads
+        self.seconds[_kind(request, prepared)] = seconds
+        return results
+
     async def _work(self, epoch: int, request: bytes, prepared: dict[int, Any]) -> None:
         """Evaluate in threads; results go into the tables of this epoch."""
         records, running = self.records, self.running
@@ -302,7 +362,7 @@ class PartitionService(WorkerPlugin):
             return self.closed or epoch < self.floor
 
         def drive() -> list[bytes]:
-            return self.payload.evaluate(request, [*prepared.values()], self.pool, cancelled)
+            return self._timed(request, prepared, self.pool, cancelled)
 
         account = account_of(self.worker)
         _count_passes(account, 1)
@@ -317,6 +377,11 @@ class PartitionService(WorkerPlugin):
         records.update(zip(prepared, results, strict=False))  # shorter when cancelled
         for partition in prepared:
             del running[partition]
+
+
+def _kind(request: bytes, prepared: dict[int, Any]) -> tuple[bytes, int, int]:
+    """Requests of one kind take equally long."""
+    return request[:8], len(request), len(prepared)
 
 
 def _count_passes(account: WorkerMemory | None, change: int) -> None:

@@ -37,6 +37,8 @@ class Doubler:
 
     def __init__(self) -> None:
         self.computed: list[int] = []
+        self.waits = True
+        self.threads: list[int] = []
         self.entered = threading.Event()
         self.proceed = threading.Event()
         self.proceed.set()
@@ -51,6 +53,7 @@ class Doubler:
         pool: Executor,
         cancelled: Callable[[], bool],
     ) -> list[bytes]:
+        self.threads.append(threading.get_ident())
         if request == b"raise":
             raise EvaluationError("negative intensity", term="signal", event=3)
         records = []
@@ -62,6 +65,9 @@ class Doubler:
             records.append(pool.submit(lambda n=number: str(2 * n).encode()).result())
             self.computed.append(number)
         return records
+
+    def in_memory(self, prepared: Sequence[int]) -> bool:
+        return not self.waits
 
 
 def stored(*partitions: int) -> dict[str, Any]:
@@ -92,6 +98,31 @@ def test_answer_carries_what_is_here_and_names_what_is_not() -> None:
     with service_on(stored(1, 2)) as (service, _, _):
         answer = asyncio.run(service.evaluate(1, b"", [1, 2, 3]))
     assert answer == {"epoch": 1, "partitions": [1, 2], "records": [b"2", b"4"], "missing": [3]}
+
+
+def test_what_takes_no_time_is_answered_on_the_event_loop() -> None:
+    """Once it is known to, and only if it waits for nothing; errors and answers are the same."""
+    usual = {"partitions": [1, 2], "records": [b"2", b"4"], "missing": []}
+
+    async def asked(service: PartitionService, epochs: Sequence[int], request: bytes) -> list[Any]:
+        return [await service.evaluate(epoch, request, [1, 2]) for epoch in epochs]
+
+    with service_on(stored(1, 2)) as (service, _, payload):
+        payload.waits = False
+        found = asyncio.run(asked(service, [1, 2, 3], b"twice"))
+        assert found == [{"epoch": epoch, **usual} for epoch in (1, 2, 3)]
+        here = threading.get_ident()
+        assert [thread == here for thread in payload.threads] == [False, True, True]
+        failed = asyncio.run(asked(service, [4, 5], b"raise"))
+        assert failed[0]["error"]["text"] == "negative intensity"
+        assert failed[0]["error"] == failed[1]["error"]
+        payload.waits = True
+        asyncio.run(asked(service, [6], b"twice"))
+        assert payload.threads[-1] != here
+        payload.waits = False
+        service.seconds = dict.fromkeys(service.seconds, 1.0)
+        asyncio.run(asked(service, [7], b"twice"))
+        assert payload.threads[-1] != here
 
 
 def test_handler_comes_and_goes_with_the_service() -> None:
