@@ -62,7 +62,7 @@ def write_parquet(
     execution
         Where and how; `partitions` is the least number of files.
     overwrite
-        Replace a folder that was written by this function.
+        Replace a folder that was written by this function and holds nothing else.
 
     Returns
     -------
@@ -74,7 +74,8 @@ def write_parquet(
     Raises
     ------
     OutputError
-        The folder exists, or cannot be written.
+        The folder exists, and may not be replaced or holds what this function did not write; or
+        it cannot be written.
     DataError, ExpressionError, ParameterError
         As `laddu_dask.evaluate` does; and two columns of one name.
     """
@@ -111,7 +112,7 @@ def write_parquet(
             json.dump(manifest, stream, indent=1)
             stream.flush()
             os.fsync(stream.fileno())
-        _take_place(draft, target)
+        _take_place(draft, target, overwrite=overwrite)
     return read_parquet(target, weight=WEIGHT if shards.weighted else None)
 
 
@@ -128,13 +129,35 @@ def _refuse(target: Path, *, overwrite: bool) -> Path:
                 f"{target} exists and is left as it is; choose another name or pass overwrite=True",
                 file=str(target),
             )
-        if target.is_symlink() or not (target / MANIFEST).is_file():
+        foreign = _foreign(target)
+        if foreign:
             raise OutputError(
-                f"{target} is not a folder that write_parquet made (it has no {MANIFEST}), so it "
-                "is not replaced; remove it yourself or choose another name",
+                f"{target} is not a folder that write_parquet made, or not only that ({foreign}), "
+                "so it is not replaced; move what you need, remove the rest yourself, or choose "
+                "another name",
                 file=str(target),
             )
     return target
+
+
+def _foreign(target: Path) -> str:
+    """What in a folder is not of `write_parquet`, in words; empty if nothing is."""
+    if target.is_symlink():
+        return "it is a symbolic link"
+    if not (target / MANIFEST).is_file():
+        return f"it has no {MANIFEST}"
+    try:
+        manifest = json.loads((target / MANIFEST).read_bytes())
+        known = manifest["format"] == _FORMAT
+        own = {MANIFEST, *(file["name"] for file in manifest["files"])}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        known = False
+    if not known:
+        return f"its {MANIFEST} is not one of write_parquet"
+    for path in sorted(target.iterdir()):
+        if path.name not in own or path.is_symlink() or not path.is_file():
+            return f"{path.name} in it was not written by write_parquet"
+    return ""
 
 
 @contextmanager
@@ -233,17 +256,18 @@ def _check(
             )
 
 
-def _take_place(draft: Path, target: Path) -> None:
+def _take_place(draft: Path, target: Path, *, overwrite: bool) -> None:
     """Give the finished folder its name; an older one goes when the new one is there."""
+    _refuse(target, overwrite=overwrite)  # again: somebody may have put something there meanwhile
     old = target.with_name(f".{target.name}.{uuid.uuid4().hex[:12]}.old")
-    replaced = os.path.lexists(target)
-    if replaced:
-        os.rename(target, old)
     try:
+        if os.path.lexists(target):
+            os.rename(target, old)
         os.rename(draft, target)
-    except OSError:
-        if replaced:
-            os.rename(old, target)
-        raise
-    if replaced:
-        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        # Whatever ended this, an interrupt too, and wherever: one of the two has the name.
+        if os.path.lexists(old):
+            if os.path.lexists(target):
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.rename(old, target)

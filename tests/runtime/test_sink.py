@@ -19,6 +19,7 @@ from distributed import Client
 import laddu_dask as ld
 from laddu_dask.data import ArrayFragment, Batch
 from laddu_dask.errors import DataError, ExpressionError, OutputError, ParameterError
+from laddu_dask.runtime import sink
 
 # However the tests are imported, workers get the classes of this file with the work.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -200,3 +201,99 @@ def test_a_killed_worker_loses_nothing(mortal_client: Client, tmp_path: Path) ->
     assert (tmp_path / "victim").exists()
     np.testing.assert_array_equal(written.column("value"), events().column("x"))
     assert len(os.listdir(tmp_path / "out")) == 6
+
+
+def _put_notes(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+
+
+def _put_plots(folder: Path) -> None:
+    (folder / "plots").mkdir()
+    (folder / "plots" / "fit.pdf").write_text("mine")
+
+
+def _put_link(folder: Path) -> None:
+    name = folder / "part-000000.parquet"
+    name.unlink()
+    name.symlink_to(folder.parent)
+
+
+def _other_manifest(folder: Path) -> None:
+    (folder / "manifest.json").write_text('{"name": "app"}')
+
+
+def _no_json(folder: Path) -> None:
+    (folder / "manifest.json").write_bytes(b"\xff{")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_put_notes, r"notes\.txt in it was not written"),
+        (_put_plots, "plots in it was not written"),
+        (_put_link, "part-000000.parquet in it was not written"),
+        (_other_manifest, "its manifest.json is not one of write_parquet"),
+        (_no_json, "its manifest.json is not one of write_parquet"),
+    ],
+)
+def test_what_others_put_there_is_not_replaced(change: Any, told: str, tmp_path: Path) -> None:
+    """EV-05: only a folder with nothing but files of this function may go."""
+    model, folder = ld.Model(X * A), tmp_path / "out"
+    model.write(events(3), folder, [1.0])
+    change(folder)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(OutputError, match=told):
+        model.write(events(5), folder, [1.0], overwrite=True)
+    assert sorted(folder.rglob("*")) == before
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_what_appears_while_events_are_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder was free, or all of this function, only in the beginning."""
+    model, folder = ld.Model(X * A), tmp_path / "out"
+    real = sink._write_all
+
+    def slowly(*given: Any) -> list[int]:
+        folder.mkdir(exist_ok=True)
+        _put_notes(folder)
+        return real(*given)
+
+    monkeypatch.setattr(sink, "_write_all", slowly)
+    with pytest.raises(OutputError, match="exists and is left as it is"):
+        model.write(events(3), folder, [1.0])
+    assert os.listdir(tmp_path) == ["out"]
+    assert os.listdir(folder) == ["notes.txt"]
+    (folder / "notes.txt").unlink()
+    folder.rmdir()
+    monkeypatch.undo()
+    model.write(events(3), folder, [1.0])
+    monkeypatch.setattr(sink, "_write_all", slowly)
+    with pytest.raises(OutputError, match=r"notes\.txt in it was not written"):
+        model.write(events(5), folder, [1.0], overwrite=True)
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert ld.read_parquet(folder / "part-000000.parquet").n_events == 3
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, 3])
+def test_an_interrupt_while_the_folder_is_replaced(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before or after either change of a name: one of the two folders is there, whole."""
+    model, folder = ld.Model(X * A), tmp_path / "out"
+    model.write(events(3), folder, [1.0])
+    real, steps = os.rename, iter(range(8))
+
+    def interrupted(source: Path, goal: Path) -> None:
+        if next(steps) == at:
+            raise KeyboardInterrupt
+        real(source, goal)
+        if next(steps) == at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.write(events(5), folder, [1.0], overwrite=True)
+    assert os.listdir(tmp_path) == ["out"]
+    assert ld.read_parquet(folder).n_events == (5 if at == 3 else 3)
