@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laddu_dask.data.refusals import cure_of_refusal
 from laddu_dask.errors import DataError
 
 __all__ = [
@@ -92,9 +93,11 @@ def read_footer(path: str, name: str) -> Footer:
             group_rows = _checked_groups(stamp, metadata)
             _refuse_duplicates(path, [name for name, _ in fields])
     except PARQUET_ERRORS as error:
+        cure = cure_of_refusal(error) or (
+            "It may be cut short, damaged, or of another kind; copy or write it again."
+        )
         raise DataError(
-            f"{path} cannot be read as a Parquet file: {first_line(error)}. It may be cut short, "
-            "damaged, or of another kind; copy or write it again.",
+            f"{path} cannot be read as a Parquet file: {first_line(error)}. {cure}",
             file=path,
         ) from error
     return Footer(stamp, fields, group_rows)

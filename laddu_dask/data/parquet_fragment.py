@@ -31,6 +31,7 @@ from laddu_dask.data.footer import (
 from laddu_dask.data.fragment import Batch, Floats, Fragment
 from laddu_dask.data.parquet_run import read_parquet_run
 from laddu_dask.data.pieces import RawPiece
+from laddu_dask.data.refusals import cure_of_refusal
 from laddu_dask.data.repack import repack
 from laddu_dask.data.schema import Schema
 from laddu_dask.errors import DataError
@@ -159,6 +160,9 @@ class ParquetFragment:
                 yield from self._decode(parquet, needed, batch_rows)
         except PARQUET_ERRORS as error:
             check_unchanged(self.stamp)
+            cure = cure_of_refusal(error)
+            if cure is not None:
+                raise self._undecodable(first_line(error), cure, None) from error
             culprit = self._culprit(needed, batch_rows)
             if isinstance(error, MemoryError):
                 raise self._undecodable(first_line(error), _FULL_OR_DAMAGED, culprit) from error

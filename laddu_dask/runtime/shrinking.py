@@ -6,6 +6,7 @@ memory ran out says nothing about the model, and chunks change no bit of a resul
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -57,6 +58,8 @@ def ran_out(error: BaseException) -> bool:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MemoryError):
+            return True
+        if isinstance(cause, OSError) and cause.errno == errno.ENOMEM:
             return True
         cause = cause.__cause__
     return False

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import resource
 import tempfile
 import weakref
 import zlib
@@ -28,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from laddu_dask.data.refusals import OUT_OF_FILES, open_files_cure
 from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.kernels import column_layout
 from laddu_dask.runtime.preparation import Chunk
@@ -35,6 +37,8 @@ from laddu_dask.runtime.preparation import Chunk
 Array = npt.NDArray[np.float64]
 #: Errors that say that there is no room on the disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+#: One in so many of the files that a process may open is not for spilled events.
+_FREE_FILES = 4
 #: Chunks of so many bytes together are mapped at once, or a single one.
 _WINDOW_BYTES = 4 << 20
 #: What Arrow raises when a message is not what it was.
@@ -241,7 +245,7 @@ def write_chunks(
     Raises
     ------
     MemoryBudgetError
-        The disk is full.
+        The disk is full, or the process has, or would have, too many open files.
     """
     kind = pa.from_numpy_dtype(np.dtype(number))
     schema = pa.schema(
@@ -254,12 +258,15 @@ def write_chunks(
             pa.field("weights", pa.large_list(pa.float64())),
         ]
     )
-    # The file outlives this function, and is closed with the object that holds it.
-    file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115 (see above)
+    file: BinaryIO | None = None
     try:
+        # The file outlives this function, and is closed with the object that holds it.
+        file = cast(BinaryIO, tempfile.TemporaryFile(dir=folder))  # noqa: SIM115 (see above)
+        _leave_some_files(file)
         places = _written(chunks, file, schema, number, vectors=vectors)
     except BaseException as error:
-        file.close()
+        if file is not None:
+            file.close()
         if isinstance(error, OSError) and error.errno in _FULL:
             raise MemoryBudgetError(
                 f"the disk of {folder} is full ({error.strerror}); free some of it, set TMPDIR to "
@@ -268,8 +275,27 @@ def write_chunks(
                 requested=None,
                 remaining=0,
             ) from error
+        if isinstance(error, OSError) and error.errno in OUT_OF_FILES:
+            raise MemoryBudgetError(
+                f"prepared events cannot be written to {folder} ({error.strerror}): "
+                f"{open_files_cure(error.errno)}, or choose storage='fastest' or 'streaming'",
+                resource="open files",
+                requested=1,
+                remaining=0,
+            ) from error
         raise
     return SpillFile(file, schema, places)
+
+
+def _leave_some_files(file: BinaryIO) -> None:
+    """OSError if a file is among the last that this process may open.
+
+    It would stay open, and the source could not be read nor a message sent for want of another.
+    The system gives the lowest number that is free, so the number tells how many are in use.
+    """
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and file.fileno() >= most - most // _FREE_FILES:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _written(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from hypothesis import strategies as st
 
 from laddu_dask.data import ParquetFragment, read_parquet
 from laddu_dask.errors import DataError
+from laddu_dask.runtime.shrinking import ran_out
 
 N = 300
 
@@ -182,3 +186,61 @@ def test_exhausted_memory_is_not_taken_for_damage_alone(
         monkeypatch.setattr(f"laddu_dask.data.{module}.open_parquet", exhausted)
     with pytest.raises(DataError, match=r"malloc of size 64 failed\. Memory is exhausted, or"):
         data.column("x")
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """So few open files are allowed that none can be opened any more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = os.open(os.devnull, os.O_RDONLY)
+    os.close(taken)  # the lowest number that is free
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_too_many_open_files_are_no_damage(
+    path: Path, opened: bool, request: pytest.FixtureRequest
+) -> None:
+    """The file is as it was; the limit and the cure are named."""
+    pq.write_table(contents(), path)
+    data = read_parquet(path)
+    request.getfixturevalue("few_files")
+    with pytest.raises(DataError, match=r"Too many open files\..*file is not at fault") as caught:
+        data.column("x") if opened else read_parquet(path)
+    assert "`ulimit -n`" in str(caught.value)
+    assert "fewer partitions" in str(caught.value)
+    assert "damaged" not in str(caught.value)
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("number", "cure"),
+    [
+        (errno.EIO, "try again, look for errors in the log"),
+        (errno.EACCES, "change the permissions"),
+        (errno.EPERM, "change the permissions"),
+        (errno.ENFILE, "close other programs"),
+        (errno.ESTALE, "mount it again"),
+        (errno.ENOMEM, "Memory is exhausted"),
+        (errno.ENXIO, "the file need not be damaged"),
+    ],
+)
+def test_what_the_system_refuses_has_its_own_cure(
+    number: int, cure: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what Arrow finds wrong in the bytes is called damage."""
+    pq.write_table(contents(), path)
+    data = read_parquet(path)
+
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    for module in ("parquet_fragment", "parquet_run"):
+        monkeypatch.setattr(f"laddu_dask.data.{module}.open_parquet", refused)
+    with pytest.raises(DataError, match=cure) as caught:
+        data.column("x")
+    assert os.strerror(number) in str(caught.value)
+    assert "copy or write it again" not in str(caught.value)
+    assert ran_out(caught.value) == (number == errno.ENOMEM)

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import tempfile
@@ -329,6 +330,37 @@ def test_a_full_disk(full_disk: Path) -> None:
     assert caught.value.resource == "disk"
     assert os.statvfs(full_disk).f_bfree * os.statvfs(full_disk).f_bsize > 50_000
     assert disk_room(full_disk) == 0  # it lies in memory
+
+
+@pytest.fixture
+def few_files() -> Iterator[None]:
+    """Next to the limit of open files; a file can just be made."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = os.open(os.devnull, os.O_RDONLY)
+    os.close(taken)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 2, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("few_files")
+def test_too_many_open_files(tmp_path: Path) -> None:
+    """`spilled` says what to do; `fastest` streams, for which files can still be opened."""
+    (partition,) = partition_dataset(events(), 1)
+    with pytest.raises(
+        MemoryBudgetError, match="may have .* open files; raise the limit"
+    ) as caught:
+        prepare(recipe(), partition, ["spilled"], room())
+    assert caught.value.resource == "open files"
+    assert "fewer partitions" in str(caught.value)
+    found = prepare(recipe(), partition, ["spilled", "streaming"], room())
+    assert isinstance(found, StreamingPartition)
+    with (tmp_path / "x").open("w"):
+        assert sum(chunk.events for chunk in found.chunks()) == N
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 2, hard))  # not even made
+    with pytest.raises(MemoryBudgetError, match="raise the limit"):
+        write_chunks(iter(()), tmp_path, np.float64, vectors=False)
 
 
 def test_where_events_are_spilled_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
