@@ -19,7 +19,13 @@ from laddu_dask.data.batches import BatchSource, UncountedBatches, piece_fragmen
 from laddu_dask.data.checks import checked_batch_rows, digest, event_label, refuse_non_finite
 from laddu_dask.data.conditions import as_condition
 from laddu_dask.data.counting import CountedOnce, Each, files_of, fingerprints_of, on_threads
-from laddu_dask.data.declared import checked_counts, checked_factory, declared_schema
+from laddu_dask.data.declared import (
+    checked_counts,
+    checked_factory,
+    checked_identity,
+    checked_pieces,
+    declared_schema,
+)
 from laddu_dask.data.fragment import Batch, Floats, Fragment
 from laddu_dask.data.numbers import checked_weights
 from laddu_dask.data.pieces import read_pieces
@@ -127,12 +133,12 @@ class Dataset:
         weight
             Column of event weights; None gives every event the weight one.
         rows
-            Rows of each piece, or of the only one; a piece of none is never asked for. None if they
-            are not known: then every piece is gone through once more to count them, when they are
-            first needed.
+            Rows of each piece, or of the only one; a piece of none is never asked for, and an empty
+            list means no events. None if they are not known: then every piece is gone through once
+            more to count them, when they are first needed.
         pieces
-            Number of pieces, if `rows` does not tell. A piece is read from its beginning by whoever
-            needs a part of it, so that many short pieces are better than a long one.
+            Number of pieces, needed if `rows` is None. A piece is read from its beginning by
+            whoever needs a part of it, so that many short pieces are better than a long one.
         identity
             Text that changes whenever the events change: part of the fingerprint.
         name
@@ -141,20 +147,20 @@ class Dataset:
         Raises
         ------
         DataError
-            Nothing to call, no column, a name used twice, no number of pieces. While reading: too
-            few or too many rows, missing or undeclared columns, values that are no numbers, a
-            weight that is not finite.
+            Nothing to call, no column, a name used twice, no number of pieces, no identity. While
+            reading: too few or too many rows, missing or undeclared columns, values that are no
+            numbers, a weight that is not finite.
         """
         source = BatchSource(
             checked_factory(factory, "the number of a piece"),
             declared_schema(columns, p4s, weight),
-            identity,
+            checked_identity(identity),
             name,
         )
         counts = None if rows is None else checked_counts(rows)
         if counts is None:
-            (count,) = checked_counts(1 if pieces is None else pieces)
-            return cls(source.schema, CountedOnce(UncountedBatches(source, count)), name)
+            uncounted = UncountedBatches(source, checked_pieces(pieces))
+            return cls(source.schema, CountedOnce(uncounted), name)
         if pieces not in (None, len(counts)):
             raise DataError(f"rows= is about {len(counts)} pieces, pieces= says {pieces}")
         return cls(source.schema, piece_fragments(source, counts), name)
@@ -194,7 +200,7 @@ class Dataset:
         source = RangeSource(
             checked_factory(factory, "the first row and the row behind the last"),
             declared_schema(columns, p4s, weight),
-            identity,
+            checked_identity(identity),
             name,
         )
         (count,) = checked_counts(rows)

@@ -9,7 +9,13 @@ from typing import Any, TypeVar
 from laddu_dask.data.schema import Schema, p4_columns
 from laddu_dask.errors import DataError
 
-__all__ = ["checked_counts", "checked_factory", "declared_schema"]
+__all__ = [
+    "checked_counts",
+    "checked_factory",
+    "checked_identity",
+    "checked_pieces",
+    "declared_schema",
+]
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -54,3 +60,26 @@ def checked_counts(given: int | Sequence[int]) -> tuple[int, ...]:
     if any(count < 0 for count in counts):
         raise DataError(f"a number of rows or pieces is negative: {given!r}")
     return counts
+
+
+def checked_pieces(given: int | Sequence[int] | None) -> int:
+    """The number of pieces of unknown lengths; DataError if it is not told or below one."""
+    if given is None:
+        raise DataError(
+            "with rows=None the number of pieces must be told: pieces=1 if the function is to be "
+            "called once, with 0"
+        )
+    (pieces,) = checked_counts(given) if not isinstance(given, Sequence) else (0,)
+    if not pieces:
+        raise DataError(f"pieces={given!r} is no number of pieces; give at least pieces=1")
+    return pieces
+
+
+def checked_identity(given: object) -> str:
+    """The text that tells contents apart; DataError for anything else and for none."""
+    if not isinstance(given, str) or not given.strip():
+        raise DataError(
+            f"identity={given!r} does not tell contents apart; give a text that changes whenever "
+            "the events change, such as 'run 3, second pass' or the seed of a generator"
+        )
+    return given

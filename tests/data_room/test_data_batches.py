@@ -158,6 +158,13 @@ def test_errors_of_the_function_say_where() -> None:
         ({"rows": [1, -1]}, "negative"),
         ({"rows": 1.5}, "no number of rows or pieces"),
         ({"rows": [1, 2], "pieces": 3}, "rows= is about 2 pieces, pieces= says 3"),
+        ({"rows": None}, "the number of pieces must be told: pieces=1"),
+        ({"rows": None, "pieces": 0}, "pieces=0 is no number of pieces"),
+        ({"rows": None, "pieces": []}, r"pieces=\[\] is no number of pieces"),
+        ({"rows": None, "pieces": -1}, "negative"),
+        ({"identity": ""}, "identity='' does not tell contents apart"),
+        ({"identity": " "}, "identity=' ' does not tell contents apart"),
+        ({"identity": None}, "identity=None does not tell contents apart"),
     ],
 )
 def test_declarations_are_checked_at_once(arguments: dict[str, Any], message: str) -> None:
@@ -231,7 +238,7 @@ def test_a_function_that_changes_its_mind() -> None:
     """DA-08: rows that were counted must come again."""
     sizes = iter([3, 2, 4])
     data = Dataset.from_batches(
-        lambda piece: xy(*range(next(sizes))), ["x", "y"], rows=None, identity="u"
+        lambda piece: xy(*range(next(sizes))), ["x", "y"], rows=None, pieces=1, identity="u"
     )
     assert data.n_events == 3
     with pytest.raises(DataError, match="only 2 rows where 3 were declared or counted"):
