@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from laddu_dask.errors import MemoryBudgetError
-from laddu_dask.memory.sizes import MAX_BYTES, exact_bytes, saturate, whole_number
+from laddu_dask.memory.sizes import MAX_BYTES, bytes_of, exact_bytes, saturate, whole_number
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def over_budget(
 ) -> MemoryBudgetError:
     """Return the error for work that needs more bytes than remain."""
     return MemoryBudgetError(
-        f"{label}: {doing} needs {exact_bytes(requested)} of {resource} memory, "
+        f"{label}: {doing} needs {exact_bytes(requested)} {bytes_of(resource)}, "
         f"{exact_bytes(remaining)} remain; {cure}",
         resource=resource,
         label=label,

@@ -18,7 +18,7 @@ from typing import Any
 
 from laddu_dask.errors import MemoryBudgetError
 from laddu_dask.memory.budget import BudgetLike, MemoryBudget
-from laddu_dask.memory.sizes import MAX_BYTES, exact_bytes, format_bytes, whole_number
+from laddu_dask.memory.sizes import MAX_BYTES, bytes_of, exact_bytes, format_bytes, whole_number
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class LeasePool:
 
 def _shortage(holder: str, remaining: int, requested: int, purpose: str) -> MemoryBudgetError:
     return MemoryBudgetError(
-        f"{purpose} needs {exact_bytes(requested)} of {holder} memory, {exact_bytes(remaining)} "
+        f"{purpose} needs {exact_bytes(requested)} {bytes_of(holder)}, {exact_bytes(remaining)} "
         "remain; raise the memory budget or release what else holds it",
         resource=holder,
         label=purpose,

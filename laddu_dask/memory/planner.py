@@ -29,6 +29,7 @@ from laddu_dask.memory.decision import Decision, Strategy
 from laddu_dask.memory.footprint import Footprint, over_budget
 from laddu_dask.memory.residency import Load, largest_chunks, least_budget
 from laddu_dask.memory.sizes import MAX_BYTES, format_bytes, saturate, whole_number
+from laddu_dask.memory.spill_place import SpillPlace
 
 Policy: TypeAlias = Literal["fastest", "resident", "spilled", "streaming"]
 
@@ -155,6 +156,7 @@ def plan_datasets(
     *,
     resource: str = "host",
     disk: int = 0,
+    place: SpillPlace | None = None,
 ) -> tuple[Decision, ...]:
     """Plan data sets that one process passes over in turn, within one budget.
 
@@ -177,6 +179,8 @@ def plan_datasets(
         Name of the memory in errors.
     disk
         Bytes on disk for everything together.
+    place
+        The folder there, for errors.
 
     Returns
     -------
@@ -206,7 +210,14 @@ def plan_datasets(
         )
     bytes_to_plan = saturate(whole_number(available, "the memory available for data sets"))
     room = whole_number(disk, "the disk available for data sets")
-    problem = _Problem([r for r in requests if r.events], bytes_to_plan, user_chunk, resource, room)
+    problem = _Problem(
+        [r for r in requests if r.events],
+        bytes_to_plan,
+        user_chunk,
+        resource,
+        room,
+        place or SpillPlace(),
+    )
     planned = iter(problem.solve(policy))
     return tuple(
         next(planned) if request.events else _empty(request, bytes_to_plan, policy)
@@ -223,6 +234,7 @@ class _Problem:
     user_chunk: int | None
     resource: str
     disk: int
+    place: SpillPlace
 
     def loads(self, resident: Sequence[int]) -> list[Load]:
         """Price all data sets with so many partitions of each kept."""
@@ -402,10 +414,8 @@ class _Problem:
             saturate(sum(needs)),
             self.disk,
             resource="disk",
-            doing="spilling it and the other data sets",
-            cure="set TMPDIR, or the local directory of Dask workers, to a folder on a disk with "
-            "more room (not one in memory), raise MemoryPlan(disk=...), or choose "
-            "storage='fastest'",
+            doing="spilling it and the other data sets" if len(needs) > 1 else "spilling it",
+            cure=self.place.cure(saturate(sum(needs))),
         )
 
     def resident_error(self, loads: list[Load]) -> MemoryBudgetError:

@@ -148,7 +148,11 @@ class PoolBook:
             raise _shortage(claim, f"{claim.resource} budget of this session", left + held)
         left = self.remaining(claim.worker, claim.resource, claim.owner)
         if claim.nbytes > left:
-            raise _shortage(claim, f"{claim.resource} memory", left)
+            raise _shortage(
+                claim,
+                claim.resource if claim.resource == "disk" else f"{claim.resource} memory",
+                left,
+            )
         return self.adopt(claim)
 
     def adopt(self, claim: Claim) -> Claim:

@@ -53,6 +53,11 @@ def format_bytes(count: int) -> str:
     return f"{size} {_BINARY_UNITS[exponent]}"
 
 
+def bytes_of(resource: str) -> str:
+    """What bytes of a resource are called after their number: ``of host memory``, ``on disk``."""
+    return "on disk" if resource == "disk" else f"of {resource} memory"
+
+
 def exact_bytes(count: int) -> str:
     """Return a byte count for an error message: readable size and the exact number."""
     return f"{count} bytes" if count < 1024 else f"{count} bytes ({format_bytes(count)})"

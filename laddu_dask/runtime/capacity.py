@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from laddu_dask.errors import ExecutionError, MemoryBudgetError
 from laddu_dask.memory import MemoryPlan, PoolReport, format_bytes, host_memory
 from laddu_dask.memory.pools import Claim
+from laddu_dask.memory.sizes import bytes_of
+from laddu_dask.memory.spill_place import SpillPlace
 from laddu_dask.memory.worker_limits import WorkerLimits
 from laddu_dask.runtime.execution import Execution
-from laddu_dask.runtime.spill_folder import disk_room, spill_folder
+from laddu_dask.runtime.spill_folder import disk_room, lies_in_memory, spill_folder
 
 #: Budgets that differ by less are taken for the smallest of them: measured twice, the same machine
 #: gives two numbers.
 ALIKE = 0.05
+_WORKERS_FOLDER = "the local directory of the worker"
+_MOVE_WORKERS = "start it with --local-directory on"
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,15 @@ class Process:
         Its threads.
     budget, disk
         Bytes of memory and of disk that a plan may use in it.
+    place
+        The folder on that disk.
     """
 
     name: str
     threads: int
     budget: int
     disk: int
+    place: SpillPlace = field(default_factory=SpillPlace)
 
 
 @dataclass(frozen=True)
@@ -51,12 +58,15 @@ class Group:
         Bytes that a plan may use in each: the smallest of them.
     turns
         Their names, in the order in which they are given partitions.
+    place
+        The folder on the smallest disk.
     """
 
     threads: int
     budget: int
     disk: int
     turns: tuple[str, ...]
+    place: SpillPlace = field(default_factory=SpillPlace)
 
     @property
     def processes(self) -> int:
@@ -103,6 +113,7 @@ class Capacity:
                 budget=min(process.budget for process in members),
                 disk=min(process.disk for process in members),
                 turns=tuple(sorted(process.name for process in members)),
+                place=min(members, key=lambda process: process.disk).place,
             )
             for members in found
         )
@@ -123,8 +134,11 @@ def local_capacity(execution: Execution) -> Capacity:
     """Capacity of this process."""
     memory = host_memory()
     budget = execution.memory.host.resolve(memory.total, memory.available)
-    disk = _disk_budget(execution.memory, disk_room(spill_folder()))
-    return Capacity((Process("", execution.local_threads, budget, disk),))
+    folder = spill_folder()
+    free = disk_room(folder)
+    place = SpillPlace(f"the folder {folder}", free, lies_in_memory(folder))
+    disk = _disk_budget(execution.memory, free)
+    return Capacity((Process("", execution.local_threads, budget, disk, place),))
 
 
 def cluster_capacity(state: Mapping[str, Any], memory: MemoryPlan) -> Capacity:
@@ -160,8 +174,10 @@ def cluster_capacity(state: Mapping[str, Any], memory: MemoryPlan) -> Capacity:
         share = None if limits.total is None else limits.total // worker["neighbours"]
         total = min((n for n in (share, limits.memory_limit) if n is not None), default=None)
         budget = min(memory.host.resolve(total, host), host)
-        disk = _disk_budget(memory, remaining.get((name, "disk"), 0))
-        processes.append(Process(name, worker["nthreads"], budget, disk))
+        free = remaining.get((name, "disk"), 0)
+        place = SpillPlace(_WORKERS_FOLDER, free, limits.disk_free == 0, _MOVE_WORKERS)
+        disk = _disk_budget(memory, free)
+        processes.append(Process(name, worker["nthreads"], budget, disk, place))
     if not processes:
         told = "; ".join(f"{name}: {why}" for name, why in full.items())
         raise MemoryBudgetError(
@@ -195,7 +211,7 @@ def _leases(claims: Iterable[Claim]) -> Iterable[str]:
     for (worker, resource, session, client), nbytes in held.items():
         yield (
             f"{worker}: session {session} of {client or 'an unknown client'} holds "
-            f"{format_bytes(nbytes)} of {resource} memory"
+            f"{format_bytes(nbytes)} {bytes_of(resource)}"
         )
 
 

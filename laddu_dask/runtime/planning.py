@@ -251,7 +251,12 @@ def _decide(
 ) -> tuple[Decision, ...]:
     try:
         return plan_datasets(
-            requests, group.budget, execution.storage, execution.chunk_events, disk=group.disk
+            requests,
+            group.budget,
+            execution.storage,
+            execution.chunk_events,
+            disk=group.disk,
+            place=group.place,
         )
     except MemoryBudgetError as error:
         name = group.turns[0]

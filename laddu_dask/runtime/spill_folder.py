@@ -27,9 +27,12 @@ def spill_folder() -> Path:
 
 def disk_room(folder: Path) -> int:
     """Free bytes on the disk of a folder; 0 where it lies in memory."""
-    if _file_system(folder) in _IN_MEMORY:
-        return 0
-    return shutil.disk_usage(folder).free
+    return 0 if lies_in_memory(folder) else shutil.disk_usage(folder).free
+
+
+def lies_in_memory(folder: Path) -> bool:
+    """Whether files in a folder are kept in memory."""
+    return _file_system(folder) in _IN_MEMORY
 
 
 def _file_system(folder: Path) -> str:

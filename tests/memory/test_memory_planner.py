@@ -21,6 +21,7 @@ from laddu_dask.memory import (
     plan_dataset,
     plan_datasets,
 )
+from laddu_dask.memory.spill_place import SpillPlace
 
 POLICIES: tuple[Policy, ...] = ("fastest", "resident", "streaming")
 
@@ -474,3 +475,13 @@ def test_the_report_is_a_table() -> None:
     assert plain["decisions"][0]["measured_bytes"] == 9000
     with pytest.raises(MemoryBudgetError, match="no memory decision is labelled 'other'"):
         report.measure("other", 1)
+
+
+def test_what_is_said_where_nothing_is_known_of_the_disk() -> None:
+    """Bytes are on disk, not of "disk memory"; a cure that is always possible."""
+    with pytest.raises(MemoryBudgetError, match="data: spilling it needs") as caught:
+        plan_dataset(DatasetRequest("data", 1000, 8, 8, 0), 1 << 20, "spilled", disk=10)
+    assert "needs 8000 bytes (7.8 KiB) on disk, 10 bytes remain; set TMPDIR" in str(caught.value)
+    told = SpillPlace("the local directory of the worker", 10, False, "start it with").cure(11)
+    assert told.startswith("the disk of the local directory of the worker has 10 bytes free;")
+    assert "start it with a folder on a disk with more room" in told

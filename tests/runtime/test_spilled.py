@@ -371,6 +371,42 @@ def test_where_events_are_spilled_to(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert disk_room(Path("/dev/shm")) == 0
 
 
+def refusal(memory: ld.MemoryPlan | None = None) -> MemoryBudgetError:
+    """What a likelihood of spilled events says when there is no room on the disk."""
+    model = ld.Model((ld.parameter("a", initial=0.7) * ld.scalar("x") + 1.0) ** 2)
+    execution = ld.Execution(storage="spilled", normalization="general", memory=memory)
+    likelihood = ld.Likelihood([ld.NLL(model, data=events(), accepted_mc=events())], execution)
+    with pytest.raises(MemoryBudgetError) as caught:
+        likelihood.plan()
+    assert caught.value.resource == "disk"
+    assert "bytes (" in str(caught.value)
+    assert " on disk, " in str(caught.value)
+    return caught.value
+
+
+def test_a_folder_in_memory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`spilled` where nothing can be spilled to: the folder, why, and what to set."""
+    monkeypatch.setattr(tempfile, "tempdir", "/dev/shm")
+    error = refusal()
+    assert error.remaining == 0
+    assert "the folder /dev/shm lies in memory" in str(error)
+    assert "set TMPDIR to a folder on a disk, or choose" in str(error)
+    assert "MemoryPlan" not in str(error)
+
+
+def test_a_small_disk_and_a_small_budget(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A larger budget is advised where it would help, and nowhere else."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    error = refusal(ld.MemoryPlan(disk=1))
+    assert f"the disk of the folder {tmp_path} has " in str(error)
+    assert "raise MemoryPlan(disk=...)" in str(error)
+    monkeypatch.setattr("laddu_dask.runtime.capacity.disk_room", lambda _: 2000)
+    error = refusal()
+    assert f"the disk of the folder {tmp_path} has 2000 bytes (2.0 KiB) free" in str(error)
+    assert "set TMPDIR to a folder on a disk with more room" in str(error)
+    assert "MemoryPlan" not in str(error)
+
+
 def test_half_resident_half_on_disk(tmp_path: Path) -> None:
     """Memory for some partitions, disk for some, and the rest read again; the same bits."""
     path = tmp_path / "events.parquet"
