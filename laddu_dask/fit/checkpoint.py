@@ -309,14 +309,17 @@ class Places:
 
     @classmethod
     def of(cls, checkpoint: PathLike | None, resume: PathLike | None) -> Places:
-        """Check the two options.
+        """Check the two options; other ways to write one file are made the same.
 
         Raises
         ------
         ParameterError
-            One of them is not a path.
+            One of them is not the path of a file.
         """
-        return cls(_path("checkpoint", checkpoint), _path("resume", resume))
+        written, read = _path("checkpoint", checkpoint), _path("resume", resume)
+        if written is not None and read is not None and _are_one(written, read):
+            written = read
+        return cls(written, read)
 
     @property
     def wanted(self) -> bool:
@@ -346,11 +349,19 @@ def _path(option: str, given: PathLike | None) -> Path | None:
     if given is None:
         return None
     try:
-        return Path(os.fsdecode(given))
+        path = os.fsdecode(given)
     except TypeError:
-        raise ParameterError(
-            f"{option}={given!r} is not the path of a file", option=option
-        ) from None
+        path = ""
+    if not path:
+        raise ParameterError(f"{option}={given!r} is not the path of a file", option=option)
+    return Path(path)
+
+
+def _are_one(one: Path, other: Path) -> bool:
+    """Whether two paths, whatever links and dots are in them, lead to the same place."""
+    return os.path.realpath(one) == os.path.realpath(other) or (
+        one.exists() and other.exists() and os.path.samefile(one, other)
+    )
 
 
 def open_recorded(

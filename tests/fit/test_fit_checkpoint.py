@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -228,6 +229,9 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == before
     with pytest.raises(DataError, match="cannot read the checkpoint .*absent"):
         fit(valley(), resume=tmp_path / "absent")
+    for option in ("checkpoint", "resume"):
+        with pytest.raises(ParameterError, match=f"{option}='' is not the path of a file"):
+            fit(valley(), **{option: ""})
     with pytest.raises(ParameterError, match="checkpoint=3 is not the path"):
         fit(valley(), checkpoint=3)  # type: ignore[arg-type]  # what is tested
 
@@ -243,6 +247,22 @@ def test_no_value_anywhere_is_the_same_error_again(tmp_path: Path) -> None:
         assert caught.value.event == 3
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
+
+
+def test_one_file_by_different_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative, with dots, through a link: still the file to begin, and to go on with."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "link").symlink_to("runs")
+    ways = ["runs/a", "./runs/a", "runs/../runs/a", tmp_path / "runs" / "a", "link/a", b"link/a"]
+    expected = outcome(fit(valley()))
+    for count, (checkpoint, resume) in enumerate(itertools.permutations(ways, 2)):
+        with pytest.raises(LostError):
+            fit(Fragile(valley(), count % 3), checkpoint=checkpoint, resume=resume)
+    assert outcome(fit(valley(), checkpoint="link/a", resume="runs/a")) == expected
+    assert os.listdir(tmp_path / "runs") == ["a"]
+    (tmp_path / "runs" / "b").hardlink_to("runs/a")
+    assert outcome(fit(valley(), checkpoint="runs/b", resume="runs/a")) == expected
 
 
 # processes that are killed -----------------------------------------------------------------
