@@ -117,8 +117,16 @@ def column_names(names: list[str], quantities: tuple[Quantity, ...]) -> tuple[st
     Raises
     ------
     ExpressionError
-        Two columns have the same name, or one has that of the weight.
+        A name is empty or has a slash, two columns have the same name, or one has that of the
+        weight.
     """
+    for name in names:
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ExpressionError(
+                f"{name!r} cannot be the name of a column; give the quantity a name without a "
+                "slash, of one letter at least",
+                operation="write_parquet",
+            )
     found: list[str] = []
     for name, quantity in zip(names, quantities, strict=True):
         for index in np.ndindex(*quantity.shape):

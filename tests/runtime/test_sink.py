@@ -131,6 +131,11 @@ def test_names_that_clash(tmp_path: Path) -> None:
         ld.write_parquet({"z": X * 1j, "z_re": X}, data, tmp_path / "out")
     with pytest.raises(ExpressionError, match="'weight' would be written twice"):
         ld.write_parquet({"weight": X}, data, tmp_path / "out")
+    for name in ("", "a/b", "/", 3):
+        with pytest.raises(ExpressionError, match=f"{name!r} cannot be the name of a column"):
+            ld.write_parquet({name: X}, data, tmp_path / "out")
+    with pytest.raises(ExpressionError, match="'' cannot be the name of a column"):
+        ld.Model(X * A).write(data, tmp_path / "out", name="")
     with pytest.raises(ExpressionError, match="no quantity"):
         ld.write_parquet({}, data, tmp_path / "out")
     with pytest.raises(ParameterError):
