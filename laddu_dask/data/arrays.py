@@ -127,7 +127,10 @@ def array_fragments(
     for name, given in (p4s or {}).items():
         array = checked_numbers(given, f"p4s[{name!r}]", name, shape=_P4_SHAPE)
         if array.ndim != 2 or array.shape[1] != 4:
-            raise wrong_shape(f"p4s[{name!r}]", name, array, _P4_SHAPE)
+            hint = f"; one number per event goes to scalars={{{name!r}: ...}}"
+            raise wrong_shape(
+                f"p4s[{name!r}]", name, array, _P4_SHAPE + (hint if array.ndim == 1 else "")
+            )
         columns.extend(zip(p4_columns(name), array.T, strict=True))
         lengths[f"p4s[{name!r}]"] = len(array)
     for name, given in (scalars or {}).items():

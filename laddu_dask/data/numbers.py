@@ -62,7 +62,7 @@ def checked_numbers(given: ArrayLike, what: str, column: str, *, shape: str) -> 
 def wrong_shape(what: str, column: str, array: NDArray[Any], expected: str) -> DataError:
     """The error for an array of another shape than `expected`."""
     return DataError(
-        f"{what} has the shape {array.shape}; {expected} is needed",
+        f"{what} has the shape {array.shape} instead of {expected}",
         column=column,
         shape=array.shape,
     )

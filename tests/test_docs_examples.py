@@ -1,0 +1,47 @@
+"""The examples of the documentation pages run as they stand, from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def run_page(name: str) -> dict[str, Any]:
+    """Every Python block of a page, one after the other; the names in the end."""
+    text = (DOCS / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, name, "exec"), names)
+    return names
+
+
+def test_where_events_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for piece, rows in enumerate((120, 98)):
+        np.save(f"run{piece}.npy", np.full((rows, 6), float(piece)))
+    names = run_page("data.md")
+    assert names["data"].n_events == 1000
+    assert names["runs"].column("mass").tolist() == [0.0] * 120 + [1.0] * 98
+    assert names["runs"].sum_weights() == 98
+    assert names["mc"].n_events == 10**8
+    mass, t = names["mass"], names["t"]
+    assert names["window"].n_events == np.sum((mass > 1.0) & (mass < 1.4) & (t < 0.5))
+
+
+def test_asking_a_model_about_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run_page("evaluation.md")
+    mass, weight = names["mass"], names["mc"].weights()
+    expected = (1.0 + 0.4 * mass) ** 2
+    assert names["brightest"] == pytest.approx(expected.max(), rel=1e-14)
+    assert names["total"] == pytest.approx(np.sum(weight * expected), rel=1e-12)
+    assert names["values"][0] == names["total"]
+    assert len(list((tmp_path / "with-intensity").glob("part-*.parquet"))) >= 1
