@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from laddu_dask.data.fragment import Fragment
+from laddu_dask.forks import renewed
 
 if TYPE_CHECKING:
     from laddu_dask.data.footer import FileStamp
@@ -78,7 +79,7 @@ class CountedOnce:
     def __init__(self, uncounted: Uncounted) -> None:
         self.uncounted = uncounted
         self.found: tuple[Fragment, ...] | None = None
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock", threading.Lock)
 
     def fragments(self, each: Each) -> tuple[Fragment, ...]:
         """What the rows are; counts them if that has not been done."""
@@ -92,7 +93,7 @@ class CountedOnce:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock", threading.Lock)
 
 
 def files_of(parts: Sequence[Fragment] | CountedOnce) -> tuple[str, ...]:

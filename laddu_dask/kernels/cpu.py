@@ -20,6 +20,7 @@ import numpy as np
 from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import Program
+from laddu_dask.forks import renewed
 from laddu_dask.kernels.arguments import (
     address,
     check_inputs,
@@ -92,7 +93,7 @@ class CpuKernel:
         self.target = target
         self.compile_seconds = 0.0
         self.entries: dict[Purpose, Entry] = {}
-        self._lock = threading.RLock()
+        self._lock = renewed(self, "_lock", threading.RLock)
 
     @functools.cached_property
     def loop(self) -> Any:
@@ -263,3 +264,6 @@ class CpuBackend:
             while len(self._kernels) > MOST_KERNELS:
                 del self._kernels[next(iter(self._kernels))]
             return kernel
+
+
+renewed(CpuBackend, "_lock", threading.Lock)

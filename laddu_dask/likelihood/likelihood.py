@@ -14,6 +14,7 @@ import numpy.typing as npt
 from laddu_dask.compiler import ParameterLayout
 from laddu_dask.errors import DataError, EvaluationError, ParameterError
 from laddu_dask.expr import ParameterSpec
+from laddu_dask.forks import renewed
 from laddu_dask.likelihood.combination import Combination
 from laddu_dask.likelihood.diagnosis import BadEvent, check_weights
 from laddu_dask.likelihood.identity import identity_of
@@ -95,7 +96,7 @@ class Likelihood:
             )
         self._combination = Combination(self.terms, tuple(self._places), self.layout.names)
         self._reducer = AdaptiveReducer(passes, self.execution)
-        self._turn = threading.RLock()
+        self._turn = renewed(self, "_turn", threading.RLock)
         self._yields: list[float] | None = None
         self._recent = RecentSums()
         self._evaluations = 0

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from laddu_dask.forks import renewed
 from laddu_dask.memory.capacity import peak_resident_bytes, reset_peak, resident_bytes
 
 SAMPLE_SECONDS = 0.02
@@ -33,9 +34,9 @@ class _Process:
     """All windows of this process, which may overlap in any way."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: set[_Window] = set()
-        self._sampler: threading.Thread | None = None
+        self._lock = renewed(self, "_lock", threading.Lock)
+        self._open: set[_Window] = renewed(self, "_open", set[_Window])
+        self._sampler: threading.Thread | None = renewed(self, "_sampler", lambda: None)
         self._exact = False
         self._highest = 0
         self.may_reset = False
@@ -95,7 +96,7 @@ class HighWater:
     """What a session's work took in this process, by data set; safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock", threading.Lock)
         self._running: Counter[str] = Counter()
         self._windows: dict[str, tuple[_Window, int]] = {}
         self._kept: Counter[str] = Counter()

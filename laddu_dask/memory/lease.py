@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from laddu_dask.errors import MemoryBudgetError
+from laddu_dask.forks import renewed
 from laddu_dask.memory.budget import BudgetLike, MemoryBudget
 from laddu_dask.memory.sizes import MAX_BYTES, bytes_of, exact_bytes, format_bytes, whole_number
 
@@ -75,7 +76,7 @@ class PhysicalMemory:
         self.available = available
         self._limit = MAX_BYTES if available is None else whole_number(available, name)
         self._reserved = 0
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock", threading.Lock)
         self._returned: deque[_Reservation] = deque()
 
     def pool(self, budget: BudgetLike = None, name: str | None = None) -> LeasePool:

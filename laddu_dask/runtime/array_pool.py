@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from laddu_dask.forks import renewed
 from laddu_dask.kernels.column_layout import aligned, room_bytes
 
 #: References to room that is not in use: the list's, the loop's, and that of who counts them.
@@ -28,7 +29,7 @@ class ArrayPool:
 
     def __init__(self) -> None:
         self._rooms: dict[int, list[npt.NDArray[np.uint8]]] = {}
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock", threading.Lock)
 
     def __reduce__(self) -> tuple[type[ArrayPool], tuple[()]]:
         """Another process begins with none."""

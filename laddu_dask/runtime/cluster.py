@@ -36,6 +36,7 @@ from laddu_dask.runtime.cluster_link import (
     described_workers,
     install,
     listen,
+    refuse_forked,
 )
 from laddu_dask.runtime.cluster_resources import SessionResources
 from laddu_dask.runtime.cluster_run import ClusterRun, Links
@@ -211,6 +212,7 @@ class ClusterSession:
         ExecutionError
             The cluster was lost, or the payload raised anything else.
         """
+        refuse_forked(self.client)  # where the lock may be held for ever
         with self._lock:
             self._check_usable()
             return dict(self.client.sync(self._evaluate, request, effort))

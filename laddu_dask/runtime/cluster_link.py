@@ -48,6 +48,10 @@ START_AGAIN = (
 # -------------------------------------------------------------------------------- connecting
 
 
+#: The process that uses each client: a fork has no thread that listens to a cluster.
+_processes: WeakKeyDictionary[Client, int] = WeakKeyDictionary()
+
+
 def connect(cluster: Any) -> tuple[Client, bool]:
     """A synchronous, running client, and whether it was opened here.
 
@@ -60,8 +64,38 @@ def connect(cluster: Any) -> tuple[Client, bool]:
     Raises
     ------
     ExecutionError
-        The cluster is asynchronous, closed, cannot be reached, or is none of these.
+        The cluster is asynchronous, closed, cannot be reached, or is none of these; the client was
+        used before this process forked.
     """
+    client, opened = _client_of(cluster)
+    refuse_forked(client)
+    _processes.setdefault(client, os.getpid())
+    return client, opened
+
+
+def is_forked(client: Client) -> bool:
+    """Whether a client was used before this process forked from another one."""
+    return _processes.get(client, os.getpid()) != os.getpid()
+
+
+def refuse_forked(client: Client) -> None:
+    """Raise in a fork of the process that a client works in.
+
+    Raises
+    ------
+    ExecutionError
+        With the cure.
+    """
+    if is_forked(client):
+        raise ExecutionError(
+            "this likelihood was connected to its cluster before the process forked; make a new "
+            "one in the child, with Execution(cluster=...) of the scheduler's address or of a new "
+            "client",
+            option="cluster",
+        )
+
+
+def _client_of(cluster: Any) -> tuple[Client, bool]:
     refuse_other_forms(cluster)
     if isinstance(cluster, Client):
         _refuse_asynchronous(cluster)
@@ -185,10 +219,11 @@ def ask(client: Client, question: Callable[..., Any], *arguments: Any, **fields:
     Raises
     ------
     ExecutionError
-        The cluster does not answer.
+        The cluster does not answer, or was connected before this process forked.
     LadduError
         As the question raises it.
     """
+    refuse_forked(client)
     try:
         return client.sync(question, *arguments, **fields)
     except LadduError:

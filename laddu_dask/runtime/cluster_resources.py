@@ -8,7 +8,7 @@ from contextlib import suppress
 from distributed import Client
 
 from laddu_dask.runtime.cluster_hold import ClusterHold
-from laddu_dask.runtime.cluster_link import Hints, stop_listening
+from laddu_dask.runtime.cluster_link import Hints, is_forked, stop_listening
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import close_account
 from laddu_dask.runtime.worker_plugin import plugin_name
@@ -36,7 +36,12 @@ class SessionResources:
         self.hold = hold
 
     def close(self) -> None:
-        """Release and wait for it; a cluster that is gone needs no releasing."""
+        """Release and wait for it; a cluster that is gone needs no releasing.
+
+        In a fork all of it belongs to the parent.
+        """
+        if is_forked(self.client):
+            return
         if self.client.status == "running" and not self.client.asynchronous:
             with suppress(OSError):
                 self.client.sync(self._release, callback_timeout=CLOSE_SECONDS)
@@ -47,7 +52,7 @@ class SessionResources:
     def abandon(self) -> None:
         """The same from the garbage collector, which may run in any thread: never wait."""
         loop = self.client.loop
-        if self.client.status == "running" and loop is not None:
+        if self.client.status == "running" and loop is not None and not is_forked(self.client):
             loop.add_callback(self._release_and_close)
 
     async def _release(self) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Protocol
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.errors import ExecutionError
+from laddu_dask.forks import renewed
 from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import Room, host_memory, peak_resident_bytes, resident_bytes
 from laddu_dask.runtime.payload import Each, Mode, Prepared, ReductionPayload
@@ -56,8 +58,11 @@ class LocalSession:
     def __init__(self, payload: ReductionPayload, threads: int, room: Room) -> None:
         self._payload = payload
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "laddu-kernel") if threads > 1 else None
-        self._each: Each = map if self._pool is None else self._pool.map
+        self._pool: ThreadPoolExecutor | None = None
+        if threads > 1:
+            self._pool = renewed(
+                self, "_pool", partial(ThreadPoolExecutor, threads, "laddu-kernel")
+            )
         self._prepared: list[Prepared] = []
         try:
             numbers = range(len(payload.tasks))
@@ -65,6 +70,10 @@ class LocalSession:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _each(self) -> Each:
+        return map if self._pool is None else self._pool.map
 
     def evaluate(
         self, mode: Mode, frontiers: Sequence[Array], effort: float = 1.0

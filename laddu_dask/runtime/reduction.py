@@ -258,7 +258,10 @@ class Reducer:
             self._session.close()
             self._session = None
         if self._client is not None and self._owns_client:
-            self._client.close()
+            from laddu_dask.runtime.cluster_link import is_forked
+
+            if not is_forked(self._client):
+                self._client.close()
         self._client = None
         self._capacity = None
         self._plan = None

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.errors import ExecutionError
+from laddu_dask.forks import renewed
 from laddu_dask.kernels import get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction
 from laddu_dask.memory.room import Hold
@@ -48,7 +49,7 @@ class SpilledPartition:
         self._folder = folder
         self._hold = hold
         self._file: SpillFile | None = None
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock", threading.Lock)
 
     def __reduce__(self) -> tuple[Callable[..., SpilledPartition], tuple[Recipe, Partition]]:
         """The file stays: where the partition comes to, it is prepared when it is first needed."""

@@ -23,7 +23,14 @@ from distributed import Client, get_worker
 
 from laddu_dask.errors import ExecutionError
 from laddu_dask.kernels import Accumulator
-from laddu_dask.runtime.cluster_link import ask, check_cluster, described_workers, install
+from laddu_dask.runtime.cluster_link import (
+    ask,
+    check_cluster,
+    described_workers,
+    install,
+    is_forked,
+    refuse_forked,
+)
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload, Task
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.scheduler_planner import close_account, open_account
@@ -125,6 +132,7 @@ class TaskSession:
         ExecutionError
             The cluster was lost, or partitions are missing in the tree.
         """
+        refuse_forked(self._client)
         self._evaluations += 1
         self._used = []
         turn = str(self._evaluations)
@@ -186,6 +194,7 @@ class TaskSession:
 
     def worker_info(self) -> tuple[WorkerInfo, ...]:
         """Address, threads, memory and kept partitions of every worker, measured now."""
+        refuse_forked(self._client)
         held: Counter[str] = Counter()
         if self._kept is not None:
             for workers in self._client.who_has(self._kept).values():
@@ -194,7 +203,9 @@ class TaskSession:
         return tuple(replace(info, partitions=held[info.address]) for info in answers)
 
     def close(self) -> None:
-        """Let the cluster forget everything."""
+        """Let the cluster forget everything, unless it belongs to a parent of this process."""
+        if is_forked(self._client):
+            return
         held = [*self._recipes, *(self._kept or ())]
         for future in held:
             future.release()
