@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakSet
 
 from laddu_dask.errors import DataError, OutputError
 from laddu_dask.fit.output import write_whole
@@ -163,6 +164,7 @@ class Journal:
         self.path = path
         with self._named("open"):
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        _open.add(self)
         try:
             self._lock()
             found = read_journal(path)
@@ -172,7 +174,7 @@ class Journal:
             if found.lost:
                 self.keep(len(found.records))
         except BaseException:
-            os.close(self._file)
+            self._let_go()
             raise
         self._synced = time.monotonic()
 
@@ -197,8 +199,15 @@ class Journal:
         Raises
         ------
         OutputError
-            The system refuses to write; the records before stay good.
+            The system refuses to write; the records before stay good. Or the journal belongs to
+            the process that this one was forked from.
         """
+        if self._file < 0:
+            raise OutputError(
+                f"the checkpoint {self.path} is not open in this process: it was closed, or it is "
+                "that of the process from which this one was forked; use another file here",
+                file=str(self.path),
+            )
         frame = memoryview(_frame(len(self._ends), payload, self._salt))
         end = self._ends[-1] + len(frame)
         with self._named("write"):
@@ -223,12 +232,16 @@ class Journal:
     def close(self) -> None:
         """Force everything to disk and let go."""
         if self._file >= 0:
-            descriptor, self._file = self._file, -1
             try:
                 with self._named("write"):
-                    os.fsync(descriptor)
+                    os.fsync(self._file)
             finally:
-                os.close(descriptor)
+                self._let_go()
+
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     @contextlib.contextmanager
     def _named(self, what: str) -> Iterator[None]:
@@ -239,3 +252,16 @@ class Journal:
                 f"cannot {what} the checkpoint {self.path}: {error.strerror or error}",
                 file=str(self.path),
             ) from error
+
+
+#: Those that may be open in this process.
+_open: WeakSet[Journal] = WeakSet()
+
+
+def _let_go_of_all() -> None:
+    """In a fork: a lock on a file is held until every process has closed it."""
+    for journal in list(_open):
+        journal._let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)

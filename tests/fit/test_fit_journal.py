@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,40 @@ def test_only_one_process_writes(path: Path) -> None:
         assert "in use by a fit that is running" in pool.apply(open_elsewhere, (path,))
         opened.close()
         assert pool.apply(open_elsewhere, (path,)) == ""
+
+
+def test_a_fork_does_not_keep_the_file_locked(path: Path) -> None:
+    """A helper that was forked in the middle of a fit may outlive the fit, and cannot write."""
+    opened = Journal(path)
+    context = multiprocessing.get_context("fork")
+    ends, said = context.Event(), context.SimpleQueue()
+
+    def helper() -> None:
+        try:
+            opened.append(b"from the wrong process")
+            said.put("nothing")
+        except OutputError as error:
+            said.put(str(error))
+        opened.close()
+        ends.wait(60)
+
+    child = context.Process(target=helper)
+    with warnings.catch_warnings():  # newer Pythons warn of forks of processes with threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
+    try:
+        assert "from which this one was forked" in said.get()
+        assert "in use by a fit" in open_elsewhere(path)
+        opened.append(b"from the right one")
+        os.close(opened._file)  # what a death does: no more than that
+        opened._file = -1
+        assert child.is_alive()
+        again = Journal(path)
+        assert again.records == [*RECORDS, b"from the right one"]
+        again.close()
+    finally:
+        ends.set()
+        child.join()
 
 
 def test_a_full_disk_costs_no_record(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
