@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from laddu_dask.memory import Measured, MemoryReport, format_bytes
-from laddu_dask.runtime.worker_info import WorkerInfo
+from laddu_dask.memory import Measured, MemoryReport, Storage, format_bytes
+from laddu_dask.runtime.worker_info import Kept, WorkerInfo
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,37 @@ class LikelihoodReport:
             return 0.0
         return self.evaluations / max(self.evaluation_seconds, 1e-9)
 
+    @property
+    def storage(self) -> dict[str, dict[Storage, int]]:
+        """Events of each data set by how they are kept now, all processes together."""
+        found: dict[str, Counter[Storage]] = {}
+        for worker in self.workers:
+            for kept in worker.kept:
+                found.setdefault(kept.label, Counter())[kept.used] += kept.events
+        return {label: dict(events) for label, events in found.items()}
+
+    @property
+    def not_as_planned(self) -> tuple[Kept, ...]:
+        """What is kept in another way than the plan says, as there was no room."""
+        found: dict[tuple[str, Storage, Storage], Kept] = {}
+        for worker in self.workers:
+            for kept in worker.kept:
+                if kept.used != kept.planned:
+                    key = kept.label, kept.planned, kept.used
+                    before = found.get(key, replace(kept, partitions=0, events=0))
+                    found[key] = replace(
+                        kept,
+                        partitions=before.partitions + kept.partitions,
+                        events=before.events + kept.events,
+                    )
+        return tuple(found.values())
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {
             "plan": self.plan.to_dict(),
+            "storage": self.storage,
+            "not_as_planned": [asdict(kept) for kept in self.not_as_planned],
             "workers": [asdict(worker) for worker in self.workers],
             "evaluations": self.evaluations,
             "evaluation_seconds": self.evaluation_seconds,
@@ -58,6 +86,11 @@ class LikelihoodReport:
     def __str__(self) -> str:
         lines = [
             str(self.plan),
+            *(
+                f"NOT AS PLANNED: {kept.label}: {kept.events} events in {kept.partitions} "
+                f"partitions are {kept.used}, not {kept.planned}; {kept.reason}"
+                for kept in self.not_as_planned
+            ),
             f"{self.evaluations} evaluations of {self.events} events in "
             f"{self.evaluation_seconds:.2f} s ({self.evaluations_per_second:.1f} per second); "
             f"preparation {self.preparation_seconds:.2f} s",

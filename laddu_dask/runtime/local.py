@@ -96,6 +96,7 @@ class LocalSession:
                 shrunk=len(self._payload.shrunk),
                 measured=self._payload.high_water.measured,
                 growth=self._payload.high_water.growth,
+                kept=self._payload.kept(range(len(self._prepared))),
             ),
         )
 

@@ -6,11 +6,12 @@ frontier values travel in an evaluation (see `laddu_dask.runtime.wire`).
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from laddu_dask.compiler import EventPrograms, Program
 from laddu_dask.compiler.precision import BYTES
-from laddu_dask.errors import AssumptionError
+from laddu_dask.errors import AssumptionError, MemoryBudgetError
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import HighWater, Storage
@@ -28,12 +29,16 @@ from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.preparation import Recipe, contradiction
 from laddu_dask.runtime.shrinking import within_memory
 from laddu_dask.runtime.tiers import (
+    KeptPartition,
     PreparedPartition,
     RejectedPartition,
     ResidentPartition,
     StreamingPartition,
     prepare,
 )
+from laddu_dask.runtime.worker_info import Kept
+
+logger = logging.getLogger(__name__)
 
 Array = npt.NDArray[np.float64]
 
@@ -83,11 +88,15 @@ class ReductionPayload:
     shrunk
         Passes and first events of partitions for which memory ran out in this process, so that
         they are worked on in smaller chunks.
+    used
+        Number of a partition -> how it was kept when it was last prepared in this process.
     """
 
     recipes: tuple[Recipe, ...]
     tasks: tuple[Task, ...]
     shrunk: set[tuple[int, int]] = field(default_factory=set, compare=False)
+    used: dict[int, Storage] = field(default_factory=dict, compare=False)
+    _reasons: dict[tuple[int, Storage], str] = field(default_factory=dict, compare=False)
 
     @cached_property
     def high_water(self) -> HighWater:
@@ -102,11 +111,15 @@ class ReductionPayload:
         backend.compile(recipe.programs.value, "reduce")
         backend.compile_soon(recipe.programs.gradient, "reduce")
         backend.compile(recipe.programs.prepare, "map")  # not to be measured below
+
+        def attempt(tried: Recipe) -> KeptPartition:
+            lacking = partial(self._warn_once, task.pass_index)
+            return prepare(tried, task.partition, task.tiers, room, lacking)
+
         try:
             with self.high_water.watch(recipe.label):
-                kept, used = within_memory(
-                    recipe, lambda tried: prepare(tried, task.partition, task.tiers, room)
-                )
+                kept, used = within_memory(recipe, attempt)
+            self.used[partition] = kept.tier
             self.high_water.keep(recipe.label, kept, sys.getsizeof(kept))
             if used is not recipe:
                 self.shrunk.add((task.pass_index, task.partition.first_event))
@@ -114,6 +127,29 @@ class ReductionPayload:
         except AssumptionError as error:
             # Ordinary data, another form: told by the evaluation, not by a task that fails.
             return Prepared(task.pass_index, RejectedPartition(error))
+
+    def _warn_once(self, pass_index: int, tier: Storage, error: MemoryBudgetError) -> None:
+        """For a data set and tier: its other partitions would say the same."""
+        reason = f"no room for it to be {tier}: {error}"
+        if self._reasons.setdefault((pass_index, tier), reason) is reason:
+            label = self.recipes[pass_index].label
+            logger.warning("%s: a part of it is not kept as planned: %s", label, reason)
+
+    def kept(self, numbers: Iterable[int]) -> tuple[Kept, ...]:
+        """How these partitions are kept, for those that were prepared in this process."""
+        found: dict[tuple[int, Storage, Storage], list[int]] = {}
+        for number in numbers:
+            if number in self.used:
+                task = self.tasks[number]
+                key = task.pass_index, task.tiers[0], self.used[number]
+                found.setdefault(key, []).append(task.partition.events)
+        return tuple(
+            Kept(
+                *(self.recipes[index].label, planned, used, len(events), sum(events)),
+                reason="" if planned == used else self._reasons[index, planned],
+            )
+            for (index, planned, used), events in sorted(found.items())
+        )
 
     def evaluate(
         self,

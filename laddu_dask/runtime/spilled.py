@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from laddu_dask.errors import ExecutionError
 from laddu_dask.forks import renewed
 from laddu_dask.kernels import get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction
+from laddu_dask.memory import Storage
 from laddu_dask.memory.room import Hold
 from laddu_dask.runtime.chunk_preparation import NUMBERS
 from laddu_dask.runtime.partitions import Partition
@@ -40,6 +42,8 @@ class SpilledPartition:
     hold
         The room on disk, given back with the partition.
     """
+
+    tier: ClassVar[Storage] = "spilled"
 
     def __init__(
         self, recipe: Recipe, partition: Partition, folder: Path, hold: Hold | None = None

@@ -5,9 +5,9 @@ All kinds give the same chunks of cached columns, so a reduction does not know w
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,6 @@ from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.preparation import Chunk, Recipe, bound, prepare_chunks, source_of
 from laddu_dask.runtime.spill_folder import spill_folder
 from laddu_dask.runtime.spilled import SpilledPartition
-
-logger = logging.getLogger(__name__)
 
 Array = npt.NDArray[np.float64]
 #: Weights that are summed at once.
@@ -51,6 +49,8 @@ class _Weights:
 
 class ResidentPartition:
     """Cached columns in memory."""
+
+    tier: ClassVar[Storage] = "resident"
 
     def __init__(
         self,
@@ -99,6 +99,8 @@ class ResidentPartition:
 class StreamingPartition:
     """A recipe that is followed again in every pass."""
 
+    tier: ClassVar[Storage] = "streaming"
+
     def __init__(self, recipe: Recipe, partition: Partition) -> None:
         self.recipe, self.partition = recipe, partition
         self.first_event = partition.first_event
@@ -135,13 +137,27 @@ class RejectedPartition:
         raise self.error
 
 
-PreparedPartition = ResidentPartition | SpilledPartition | StreamingPartition | RejectedPartition
+KeptPartition = ResidentPartition | SpilledPartition | StreamingPartition
+PreparedPartition = KeptPartition | RejectedPartition
 
 
 def prepare(
-    recipe: Recipe, partition: Partition, tiers: Sequence[Storage], room: Room
-) -> PreparedPartition:
+    recipe: Recipe,
+    partition: Partition,
+    tiers: Sequence[Storage],
+    room: Room,
+    lacking: Callable[[Storage, MemoryBudgetError], None] = lambda tier, error: None,
+) -> KeptPartition:
     """A partition in the first of `tiers` that there is room for.
+
+    Parameters
+    ----------
+    recipe, partition
+        What is prepared.
+    tiers, room
+        Where it may be kept.
+    lacking
+        Is told of every tier without room, and why.
 
     Raises
     ------
@@ -152,11 +168,11 @@ def prepare(
         try:
             return _prepare(recipe, partition, tier, room)
         except MemoryBudgetError as error:
-            logger.info("%s is not %s: %s", recipe.label, tier, error)
+            lacking(tier, error)
     return _prepare(recipe, partition, tiers[-1], room)
 
 
-def _prepare(recipe: Recipe, partition: Partition, tier: Storage, room: Room) -> PreparedPartition:
+def _prepare(recipe: Recipe, partition: Partition, tier: Storage, room: Room) -> KeptPartition:
     if tier == "streaming":
         return StreamingPartition(recipe, partition)
     label = f"{recipe.label}, events from {partition.first_event} on"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
@@ -15,7 +15,7 @@ from laddu_dask.kernels import Accumulator
 from laddu_dask.memory import HighWater, Room
 from laddu_dask.runtime.payload import Mode, Prepared, ReductionPayload
 from laddu_dask.runtime.tiers import ResidentPartition
-from laddu_dask.runtime.worker_info import WorkerInfo
+from laddu_dask.runtime.worker_info import Kept, WorkerInfo
 
 if TYPE_CHECKING:
     from laddu_dask.runtime.cluster import ClusterSession
@@ -78,6 +78,10 @@ class RemotePayload:
     def high_water(self) -> HighWater:
         """What the data sets took of this process's memory."""
         return self.payload.high_water
+
+    def kept(self, numbers: Iterable[int]) -> tuple[Kept, ...]:
+        """How partitions are kept; see `ReductionPayload`."""
+        return self.payload.kept(numbers)
 
     def prepare(self, partition: int, room: Room) -> Prepared:
         """Prepare one partition."""

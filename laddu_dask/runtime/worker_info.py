@@ -6,7 +6,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from laddu_dask.memory import peak_resident_bytes, resident_bytes
+from laddu_dask.memory import Storage, peak_resident_bytes, resident_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Partitions of one data set in one process that were planned and are kept alike.
+
+    Attributes
+    ----------
+    label
+        The data set.
+    planned, used
+        Storage in the plan, and the first from there on that there was room for.
+    partitions, events
+        How many.
+    reason
+        Why the first of them is not kept as planned; empty if it is.
+    """
+
+    label: str
+    planned: Storage
+    used: Storage
+    partitions: int
+    events: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +60,8 @@ class WorkerInfo:
         By how many bytes the process grew at most since the session first worked in it.
     name
         Its name in plans: the address of a worker, "" for this process.
+    kept
+        How its partitions are kept.
     """
 
     address: str
@@ -49,6 +75,7 @@ class WorkerInfo:
     measured: Mapping[str, int] = field(default_factory=dict)
     growth: int = 0
     name: str = ""
+    kept: tuple[Kept, ...] = ()
 
 
 async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
@@ -57,6 +84,7 @@ async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
 
     service = dask_worker.plugins.get(plugin_name(session))
     gauge = None if service is None else getattr(service.payload, "high_water", None)
+    kept = None if service is None else getattr(service.payload, "kept", None)
     return WorkerInfo(
         address=dask_worker.address,
         nthreads=dask_worker.state.nthreads,
@@ -69,4 +97,5 @@ async def describe_worker(dask_worker: Any, session: str) -> WorkerInfo:
         measured={} if gauge is None else gauge.measured,
         growth=0 if gauge is None else gauge.growth,
         name=dask_worker.address,
+        kept=() if kept is None else kept([*service.keys]),
     )
