@@ -17,6 +17,30 @@ def is_scheduler_file(where: str) -> bool:
     return where.endswith(".json") or os.path.isfile(where)
 
 
+def picklable_form(cluster: Any) -> Any:
+    """The same cluster in another process: clients and cluster objects become an address.
+
+    Raises
+    ------
+    ExecutionError
+        It has no address (any more).
+    """
+    if cluster is None or isinstance(cluster, str | os.PathLike):
+        return cluster
+    address = getattr(cluster, "scheduler_address", None)
+    if not isinstance(address, str):  # a client knows that of its scheduler
+        address = getattr(getattr(cluster, "scheduler", None), "address", None)
+    if isinstance(address, str) and _ADDRESS.fullmatch(address):
+        return address
+    raise ExecutionError(
+        f"cluster={cluster!r} cannot be pickled: a {type(cluster).__name__} works in its own "
+        "process only, and this one has no address of a scheduler to go by, or is closed. Give "
+        'the address, Execution(cluster="tcp://host:8786"), or a scheduler file',
+        option="cluster",
+        value=repr(cluster),
+    )
+
+
 def refuse_other_forms(cluster: Any) -> None:
     """Raise unless `cluster` looks like one of the forms that `Execution` takes.
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from laddu_dask.compiler import Autodiff, KernelOptions, Precision
 from laddu_dask.errors import ExecutionError
 from laddu_dask.memory import MemoryPlan
-from laddu_dask.runtime.cluster_form import refuse_other_forms
+from laddu_dask.runtime.cluster_form import picklable_form, refuse_other_forms
 from laddu_dask.runtime.partitions import Partitioning
 
 BackendName = Literal["auto", "interpreter", "cpu", "gpu"]
@@ -64,7 +64,8 @@ class Execution:
         `MemoryPlan` (of the disk for spilled events too), or None for most of what is available.
     cluster
         None: in this process, without scheduler or open port. Else a Dask client, the address of a
-        scheduler, the path of a scheduler file, or a Dask cluster object.
+        scheduler, the path of a scheduler file, or a Dask cluster object. A client or a cluster
+        object is pickled as the address of its scheduler, to which the copy connects by itself.
     partitions
         Number of partitions of each data set; None chooses. Results do not depend on it. Fewer are
         made when there would be less than 1024 events, the unit of all sums, in each.
@@ -119,6 +120,9 @@ class Execution:
         if self.cluster is not None:
             refuse_other_forms(self.cluster)
         object.__setattr__(self, "memory", MemoryPlan.parse(self.memory))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "cluster": picklable_form(self.cluster)}
 
     @property
     def backend_name(self) -> str:

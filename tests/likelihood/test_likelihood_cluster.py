@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -77,6 +78,27 @@ def test_every_form_of_a_cluster(cluster: LocalCluster, client: Client, form: st
     wait_until(lambda: len(client.run_on_scheduler(_clients)) == connected, "a closed connection")
     assert client.status == "running"
     assert nothing_left(client)
+
+
+@pytest.mark.parametrize("form", ["client", "cluster"])
+def test_a_likelihood_is_pickled_with_the_address(
+    cluster: LocalCluster, client: Client, form: str
+) -> None:
+    """A copy connects by itself and gives the same bits."""
+    given = client if form == "client" else cluster
+    original = two_waves(ld.Execution(backend="interpreter", cluster=given, partitions=4))
+    pickled = pickle.dumps(original)
+    with original, pickle.loads(pickled) as copy:
+        assert original.execution.cluster is given
+        assert copy.execution.cluster == cluster.scheduler_address
+        assert bits(copy) == bits(original)
+
+
+def test_a_closed_client_cannot_be_pickled(cluster: LocalCluster) -> None:
+    with Client(cluster, set_as_default=False) as closed:
+        execution = ld.Execution(cluster=closed)
+    with pytest.raises(ExecutionError, match="cannot be pickled: a Client"):
+        pickle.dumps(execution)
 
 
 def _clients(dask_scheduler: Any) -> list[str]:

@@ -103,8 +103,10 @@ def test_a_fork_in_the_middle_of_an_evaluation() -> None:
             thread.join()
 
 
+@pytest.mark.cluster
 def test_a_cluster_is_that_of_the_process_that_connected(client: Client) -> None:
     """At once: nothing in the child listens to the cluster."""
+    address = client.scheduler_info()["address"]
     with likelihood(cluster=client) as shared:
         expected = shared.value()
         for work in (shared.value, shared.report):
@@ -116,7 +118,7 @@ def test_a_cluster_is_that_of_the_process_that_connected(client: Client) -> None
 
         def made_anew() -> list[Any]:
             shared.close()
-            with likelihood(cluster=client.scheduler.address) as own:
+            with likelihood(cluster=address) as own:
                 return [own.value(), as_bytes(own.value_and_gradient())]
 
         assert in_a_fork(made_anew) == [expected, as_bytes(shared.value_and_gradient())]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +18,10 @@ from distributed import Client
 
 import laddu_dask as ld
 from laddu_dask.runtime import spilled
+from laddu_dask.runtime.spill_file import write_chunks
+
+# Functions below run on workers, which cannot import this file.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 EVENTS = 150_000
 #: Too little for the events, which two workers share.
@@ -44,7 +50,7 @@ def refuse(*arguments: Any, **fields: Any) -> Any:
     raise ld.MemoryBudgetError("the disk is full today", resource="disk")
 
 
-ORIGINAL = spilled.write_chunks
+ORIGINAL = write_chunks
 
 
 def spill_by(writer: Callable[..., Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -77,7 +79,19 @@ def test_what_is_not_a_cluster(cluster: Any, what: str) -> None:
 )
 def test_what_looks_like_a_cluster(cluster: str) -> None:
     """Whether anybody answers there is asked when something is evaluated."""
-    assert Execution(cluster=cluster).cluster == cluster
+    execution = Execution(cluster=cluster)
+    assert execution.cluster == cluster
+    assert pickle.loads(pickle.dumps(execution)).cluster == cluster
+
+
+@pytest.mark.parametrize("address", [None, "<Not Connected>"])
+def test_a_cluster_without_an_address_cannot_be_pickled(address: str | None) -> None:
+    """The error names the cluster and the cure."""
+    execution = Execution(cluster=SimpleNamespace(scheduler_address=address, get_client=print))
+    with pytest.raises(ExecutionError, match="a SimpleNamespace works in its own") as caught:
+        pickle.dumps(execution)
+    assert 'Execution(cluster="tcp://host:8786")' in str(caught.value)
+    assert caught.value.option == "cluster"
 
 
 def test_misspelt_options() -> None:
