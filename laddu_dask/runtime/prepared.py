@@ -31,7 +31,7 @@ QUESTION_SECONDS = 2.0
 """Deadline of a question to the scheduler; the coordinator asks again."""
 
 LOOK_SECONDS = 5.0
-"""Pause between two looks for silent workers while nothing becomes ready."""
+"""Longest pause between two looks for silent workers while nothing becomes ready."""
 
 DEAD = ("cancelled", "lost")
 """States of a future after the client lost the scheduler's stream, whatever workers still hold."""
@@ -133,6 +133,7 @@ class PreparedPartitions:
         """
         pending = set(self.copies)
         progress = looked = time.monotonic()
+        look = min(LOOK_SECONDS, patience / 4)
         pause = 0.002
         while pending:
             if self.client.status in ("closing", "closed"):
@@ -156,7 +157,7 @@ class PreparedPartitions:
                     "workers, or raise Execution(patience=...).",
                     option="cluster",
                 )
-            elif silent is not None and now - looked > LOOK_SECONDS:
+            elif silent is not None and now - looked > look:
                 with suppress(OSError):
                     await self.restore_stranded(pending)
                 await self._prepare_elsewhere(pending, await silent(), patience / 4)

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from distributed import Client
 from integer_payload import (
+    GIVE_UP,
     PARTITIONS,
     Integers,
     expected,
@@ -91,6 +92,22 @@ def test_a_worker_killed_while_preparing(tmp_path: Path) -> None:
             payload.bad_recipe = ""
             exact(session, payload, 2)
             assert partitions_held(session) == [PARTITIONS]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_all_workers_killed_while_preparing(workers: int, tmp_path: Path) -> None:
+    """What was wished of them is prepared by those that their nannies start."""
+    payload = Integers(tmp_path, bad_recipe="hold")
+    with processes(tmp_path, workers=workers, nanny=True) as (cluster, client):
+        outcome = in_background(
+            lambda: ClusterSession(client, payload, PARTITIONS, patience=GIVE_UP)
+        )
+        wait_until((tmp_path / "victim").exists, "a partition being prepared")
+        for worker in cluster.workers:
+            worker.kill()
+        with outcome.result() as session:
+            payload.bad_recipe = ""
+            exact(session, payload)
 
 
 def test_the_only_worker_that_can_read_some_files_is_killed(tmp_path: Path) -> None:
