@@ -11,7 +11,6 @@ from laddu_dask.runtime.cluster_hold import ClusterHold
 from laddu_dask.runtime.cluster_link import Hints, is_forked, stop_listening
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import close_account
-from laddu_dask.runtime.worker_plugin import plugin_name
 
 CLOSE_SECONDS = 5.0
 
@@ -59,10 +58,7 @@ class SessionResources:
         keys = self.prepared.release()
         self.hold.release()
         stop_listening(self.client, self.hints)
-        await close_account(self.client, self.session)
-        # ValueError: closed before the plugin was registered. KeyError: a worker has not got it.
-        with suppress(ValueError, KeyError):
-            await self.client.unregister_worker_plugin(plugin_name(self.session))
+        await close_account(self.client, self.session, keys)
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._forgotten(keys), CLOSE_SECONDS)
 

@@ -1,14 +1,16 @@
 """The private parts of Dask that the planner needs, in one place; each has a test of its own.
 
 The planner sits on the scheduler as a plugin, its hands are plugins of the workers. They talk in
-two operations: a worker asks for bytes and tells its numbers (`PLANNER`), the scheduler asks every
-worker for its numbers (`REPORT`). Handlers of servers are a documented notion without a documented
-way to add one; the rest is attributes without underscore that the documentation does not list.
+three operations: a worker asks for bytes and tells its numbers (`PLANNER`), the scheduler asks
+every worker for its numbers (`REPORT`) and tells it that a session ended (`ENDED`). Handlers of
+servers are a documented notion without a documented way to add one; the rest is attributes without
+underscore that the documentation does not list.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +24,8 @@ PLANNER = "laddu_dask_memory"
 """Operation of the scheduler."""
 REPORT = "laddu_dask_memory_report"
 """Operation of each worker."""
+ENDED = "laddu_dask_session_ended"
+"""Operation of each worker; it stays when the plugin that serves it goes."""
 
 FRACTIONS = ("target", "spill", "pause", "terminate")
 """Settings below `distributed.worker.memory` at which Dask acts."""
@@ -48,19 +52,37 @@ async def ask_planner(worker: Any, message: dict[str, Any]) -> Any:
     return await getattr(worker.scheduler, PLANNER)(message=message)
 
 
-async def ask_workers(scheduler: Any, workers: Iterable[str], seconds: float) -> dict[str, Any]:
-    """The reports of workers that give one within so many seconds, all asked at once."""
+async def ask_workers(
+    scheduler: Any,
+    workers: Iterable[str],
+    seconds: float,
+    operation: str = REPORT,
+    **fields: Any,
+) -> dict[str, Any]:
+    """The reports of workers that give one within so many seconds, all asked at once.
 
-    async def ask(worker: str) -> dict[str, Any]:
-        question = scheduler.broadcast(msg={"op": REPORT}, workers=[worker], on_error="return")
+    One by one, since `Scheduler.broadcast` logs an error for every worker that is gone.
+    """
+
+    async def ask(worker: str) -> Any:
+        call = getattr(scheduler.rpc(worker), operation)
         try:
-            told: dict[str, Any] = await asyncio.wait_for(question, seconds)
+            return await asyncio.wait_for(call(**fields), seconds)
         except (OSError, TimeoutError):
-            return {}  # stopped, or gone in this moment: its last numbers stand
-        return {where: report for where, report in told.items() if isinstance(report, dict)}
+            return None  # stopped, or gone in this moment: its last numbers stand
+        except Exception:
+            if scheduler.rpc.status.name == "running":
+                raise
+            return None  # the scheduler is closing
 
-    answers = await asyncio.gather(*map(ask, workers))
-    return {worker: report for answer in answers for worker, report in answer.items()}
+    asked = [*workers]
+    answers = await asyncio.gather(*map(ask, asked))
+    # A worker without the operation answers None, or with an error in plain data.
+    return {
+        worker: answer
+        for worker, answer in zip(asked, answers, strict=True)
+        if isinstance(answer, dict) and "exception" not in answer
+    }
 
 
 class KeptResult(NamedTuple):
@@ -98,10 +120,67 @@ def is_wished_elsewhere(scheduler: Any, key: str, worker: str) -> bool:
     return worker not in wished and not running.isdisjoint(wished)
 
 
-async def remove_worker_plugin(scheduler: Any, name: str) -> None:
-    """Take a plugin off all workers, if it is there."""
-    if name in scheduler.worker_plugins:
-        await scheduler.unregister_worker_plugin(comm=None, name=name)
+async def remove_worker_plugin(scheduler: Any, name: str, prefix: str, seconds: float) -> None:
+    """Take a plugin off all workers, if it is there, when no task waits for it.
+
+    Parameters
+    ----------
+    prefix
+        Of the keys of tasks that need it. They have been released.
+    seconds
+        Deadline of each worker; one that does not answer keeps the plugin.
+
+    Notes
+    -----
+    `Scheduler.unregister_worker_plugin` logs an error for each worker that has not got the plugin,
+    is gone, or takes it off by itself because it closes.
+    """
+    if scheduler.worker_plugins.pop(name, None) is not None:
+        workers = [*scheduler.workers]
+        await ask_workers(scheduler, workers, seconds, ENDED, name=name, prefix=prefix)
+
+
+async def drop_plugin(worker: Any, name: str, prefix: str, seconds: float) -> dict[str, Any]:
+    """A worker's side of `remove_worker_plugin`, which gives tasks a while to be released."""
+    end = time.monotonic() + seconds
+    while _has_waiting(worker, prefix) and time.monotonic() < end:
+        await asyncio.sleep(0.005)
+    if is_closing(worker):
+        return {}  # it does so itself, and would miss it
+    if (plugin := worker.plugins.pop(name, None)) is not None:
+        plugin.teardown(worker)
+    return {}
+
+
+def is_closing(worker: Any) -> bool:
+    """Whether a worker closes, or has closed."""
+    return worker.status.name in ("closing", "closed", "failed")
+
+
+def _has_waiting(worker: Any, prefix: str) -> bool:
+    return any(
+        task.state in ("waiting", "ready", "constrained")
+        for key, task in worker.state.tasks.items()
+        if isinstance(key, str) and key.startswith(prefix)
+    )
+
+
+def is_cancelled(worker: Any, key: str, seconds: float) -> bool:
+    """Whether a task that runs is not wanted any more, or will not be soon; in its thread."""
+    end = time.monotonic() + seconds
+    while True:
+        task = worker.state.tasks.get(key)
+        if task is None or task.state == "cancelled":
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+
+
+def forget_keys(scheduler: Any, keys: Iterable[str], client: str) -> None:
+    """Let a client give up keys now, not with its next batch of messages."""
+    if client in scheduler.clients:
+        scheduler.client_releases_keys(keys=[*keys], client=client)
 
 
 def limits_of(worker: Any, held: Mapping[str, int]) -> WorkerLimits:

@@ -28,6 +28,7 @@ from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, ask, check_cluster, 
 from laddu_dask.runtime.planner_link import (
     PLANNER,
     ask_workers,
+    forget_keys,
     is_wished_elsewhere,
     kept_results,
     remove_worker_plugin,
@@ -64,6 +65,7 @@ class MemoryPlanner(SchedulerPlugin):
         self.limits: dict[str, WorkerLimits] = {}
         self._numbers: dict[tuple[str, str], int] = {}  # of the newest request: worker, owner
         self._sessions: dict[str, str] = {}  # session -> client
+        self._ended: set[str] = set()  # their names do not come again
         for worker in scheduler.workers:
             self.book.join(worker, {})
         for kept in kept_results(scheduler, PARTITION_PREFIX):
@@ -73,7 +75,8 @@ class MemoryPlanner(SchedulerPlugin):
                 Claim(kept.key, kept.worker, "host", kept.nbytes, session, kept.client, kept.key)
             )
         serve(scheduler, PLANNER, self.handle)
-        await self.refresh()
+        if NAME in scheduler.worker_plugins:  # else workers report when they get it
+            await self.refresh()
 
     # --------------------------------------------------------------------------- membership
 
@@ -109,11 +112,13 @@ class MemoryPlanner(SchedulerPlugin):
                 self._numbers.pop((claim.worker, key), None)
 
     def begin_session(self, session: str, client: str) -> None:
-        """A session begins; its plugin goes when its client does."""
-        self._sessions[session] = client
+        """A session begins, unless it has ended; its plugin goes when its client does."""
+        if session not in self._ended:
+            self._sessions[session] = client
 
     def end_session(self, session: str) -> None:
-        """A session is over: release whatever it may still hold."""
+        """A session is over: release whatever it may still hold, and grant it no more."""
+        self._ended.add(session)
         self._sessions.pop(session, None)
         for claim in self.book.release_session(session):
             self._numbers.pop((claim.worker, claim.owner), None)
@@ -122,8 +127,7 @@ class MemoryPlanner(SchedulerPlugin):
         if client in self.scheduler.clients or self._sessions.get(session) != client:
             return
         self.end_session(session)
-        name = plugin_name(session)
-        ending = asyncio.ensure_future(remove_worker_plugin(self.scheduler, name))
+        ending = asyncio.ensure_future(_remove_service(self.scheduler, session))
         ending.add_done_callback(_log_failure)
 
     # ----------------------------------------------------------------------------- messages
@@ -139,7 +143,14 @@ class MemoryPlanner(SchedulerPlugin):
         if message["what"] == "claim":
             return self._claim(message)
         self._correct(message)
-        return {}
+        return {"ended": self._left_behind(message["sessions"])}
+
+    def _left_behind(self, sessions: list[str]) -> list[tuple[str, str]]:
+        """Services of sessions that have ended: a worker that was stopped then still has them."""
+        over = [session for session in sessions if session in self._ended]
+        for session in over:  # perhaps registered by a message that was late
+            self.scheduler.worker_plugins.pop(plugin_name(session), None)
+        return [(plugin_name(session), _keys_of(session)) for session in over]
 
     def _measure(self, worker: str, numbers: Mapping[str, Any]) -> None:
         self.limits[worker] = WorkerLimits.from_dict(numbers)
@@ -158,10 +169,10 @@ class MemoryPlanner(SchedulerPlugin):
     def _claim(self, message: Mapping[str, Any]) -> dict[str, Any]:
         owner, worker, session = message["owner"], message["worker"], message["session"]
         client = message["client"]
-        if not self._is_wanted(owner, client):
+        if session in self._ended or not self._is_wanted(owner, client):
             return {
                 "unknown": f"{message['label']} is not wanted any more (key {owner}): it was "
-                "cancelled, or its client left"
+                "cancelled, its session was closed, or its client left"
             }
         if message["where_planned"] and is_wished_elsewhere(self.scheduler, owner, worker):
             return {"elsewhere": True}
@@ -222,7 +233,7 @@ class MemoryPlanner(SchedulerPlugin):
         told: dict[tuple[str, str], Claim] = {}
         for owner, held in table.items():
             client = held["client"] or self._sessions.get(held["session"], "")
-            if not self._is_wanted(owner, client):
+            if held["session"] in self._ended or not self._is_wanted(owner, client):
                 continue
             self._sessions.setdefault(held["session"], client)
             for resource, nbytes in held["nbytes"].items():
@@ -275,20 +286,31 @@ def _begin(dask_scheduler: Any, session: str, client: str) -> None:
     dask_scheduler.plugins[NAME].begin_session(session, client)
 
 
-def _end(dask_scheduler: Any, session: str) -> None:
+async def _end(dask_scheduler: Any, session: str, client: str, keys: tuple[str, ...]) -> None:
     """Body of a `client.run_on_scheduler`; without a planner there is nothing to end."""
+    forget_keys(dask_scheduler, keys, client)
     planner = dask_scheduler.plugins.get(NAME)
     if planner is not None:
         planner.end_session(session)
+    await _remove_service(dask_scheduler, session)
+
+
+async def _remove_service(scheduler: Any, session: str) -> None:
+    name = plugin_name(session)
+    await remove_worker_plugin(scheduler, name, _keys_of(session), REPORT_WAIT_SECONDS)
+
+
+def _keys_of(session: str) -> str:
+    return f"{PARTITION_PREFIX}{session}:"
 
 
 async def register_planner(client: Client) -> None:
     """Make sure that the scheduler has its planner and the workers report to it.
 
-    The workers' part first: the planner asks them when it starts.
+    The scheduler's part first: workers report as soon as they have theirs.
     """
-    await install(client, WorkerMemory())
     await asyncio.wait_for(client.register_plugin(MemoryPlanner()), ANSWER_SECONDS)
+    await install(client, WorkerMemory())
 
 
 def capacity_of(client: Client, memory: MemoryPlan) -> Capacity:
@@ -325,9 +347,15 @@ async def open_account(client: Client, session: str) -> None:
     await asyncio.wait_for(beginning, ANSWER_SECONDS)
 
 
-async def close_account(client: Client, session: str) -> None:
-    """After everything of a session was released: whatever may be left of it in the book."""
-    await client.run_on_scheduler(_end, session=session)
+async def close_account(client: Client, session: str, keys: tuple[str, ...] = ()) -> None:
+    """When everything of a session was released: whatever may be left of it in the cluster.
+
+    Parameters
+    ----------
+    keys
+        What was released. The scheduler forgets it before workers lose the session's service.
+    """
+    await client.run_on_scheduler(_end, session=session, client=client.id, keys=keys)
 
 
 def _host(address: str) -> str:

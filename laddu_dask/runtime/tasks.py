@@ -42,7 +42,6 @@ from laddu_dask.runtime.worker_memory import SessionMemory, TaskRoom, memory_of
 from laddu_dask.runtime.worker_plugin import (
     PartitionService,
     partition_key,
-    plugin_name,
     prepare_partition,
 )
 
@@ -213,9 +212,6 @@ class TaskSession:
         if self._client.status == "running":
             with suppress(OSError, TimeoutError):
                 self._client.sync(close_account, self._client, self._name)
-        if self._kept is not None and self._client.status == "running":
-            with suppress(OSError, TimeoutError):
-                self._client.unregister_worker_plugin(plugin_name(self._name))
         self._recipes, self._kept = [], None
 
     def _map(

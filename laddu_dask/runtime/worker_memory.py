@@ -11,6 +11,7 @@ and names the owners whose requests are not answered yet, and the planner leaves
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -26,13 +27,18 @@ from laddu_dask.memory.high_water import measure_exactly
 from laddu_dask.memory.room import Tier, check_tier
 from laddu_dask.memory.sizes import whole_number
 from laddu_dask.runtime.planner_link import (
+    ENDED,
     REPORT,
     ask_planner,
+    drop_plugin,
+    is_closing,
     limits_of,
     result_bytes,
     serve,
     stop_serving,
 )
+
+logger = logging.getLogger(__name__)
 
 NAME = "laddu-dask-memory"
 PARTITION_PREFIX = "laddu-prep:"
@@ -46,6 +52,9 @@ REPORT_SECONDS = 2.0
 """A worker tells its numbers at least so often."""
 SOON_SECONDS = 0.02
 """Changes within so many seconds are told together."""
+
+RELEASE_SECONDS = 1.0
+"""Tasks of a session that ended have so long to be released before they fail."""
 
 RESOURCES: dict[Tier, str] = {"resident": "host", "spilled": "disk"}
 """Where a tier is; the tier "device" is the GPU of the room."""
@@ -123,12 +132,17 @@ class WorkerMemory(WorkerPlugin):
         if getattr(worker, "nanny", None):  # a process of its own
             measure_exactly()
         serve(worker, REPORT, self.report)
+        serve(worker, ENDED, self.session_ended)
         self._reporting = self.loop.create_task(self._keep_reporting())
 
     def teardown(self, worker: Any) -> None:
         """Stop reporting."""
         stop_serving(worker, REPORT)
         self._reporting.cancel()
+
+    async def session_ended(self, name: str, prefix: str) -> dict[str, Any]:
+        """Take the service of a session off; see `laddu_dask.runtime.planner_link.drop_plugin`."""
+        return await drop_plugin(self.worker, name, prefix, RELEASE_SECONDS)
 
     def transition(self, key: Any, start: str, finish: str, **kwargs: Any) -> None:
         """Follow partitions that Dask moves here, keeps here, and gives up here."""
@@ -263,6 +277,11 @@ class WorkerMemory(WorkerPlugin):
             "worker": self.worker.address,
             "number": self.requests,
             "unanswered": [*self.unanswered],
+            "sessions": [
+                plugin.session
+                for plugin in self.worker.plugins.values()
+                if isinstance(getattr(plugin, "session", None), str)
+            ],
             "table": {
                 owner: {
                     "session": held.session,
@@ -277,8 +296,17 @@ class WorkerMemory(WorkerPlugin):
 
     async def _keep_reporting(self) -> None:
         while True:
-            with suppress(OSError, TimeoutError):  # the next report says the same
-                await asyncio.wait_for(ask_planner(self.worker, self.report()), ANSWER_SECONDS)
+            try:
+                question = ask_planner(self.worker, self.report())
+                answer = await asyncio.wait_for(question, ANSWER_SECONDS) or {}
+                for name, prefix in answer.get("ended", ()):
+                    await self.session_ended(name, prefix)
+            except (OSError, TimeoutError):
+                pass  # the next report says the same
+            except Exception:
+                if is_closing(self.worker):  # what Dask raises then has no class of its own
+                    return
+                logger.exception("worker %s could not report its memory", self.worker.address)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), REPORT_SECONDS)
                 await asyncio.sleep(SOON_SECONDS)

@@ -21,11 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias, cast
 
-from distributed import SchedulerPlugin, WorkerPlugin, get_worker
+from distributed import Reschedule, SchedulerPlugin, WorkerPlugin, get_worker
 
 from laddu_dask import errors
 from laddu_dask.errors import ExecutionError, LadduError
 from laddu_dask.memory.room import Room
+from laddu_dask.runtime.planner_link import is_cancelled
 from laddu_dask.runtime.versions import package_versions, version_mismatch
 from laddu_dask.runtime.worker_memory import (
     PARTITION_PREFIX,
@@ -46,6 +47,8 @@ DRIVER_THREADS = 4
 """Requests of one session that a worker works on at once: a calm evaluation needs one, an asked
 again partition or the tail of an abandoned evaluation another."""
 
+CANCEL_SECONDS = 0.5
+"""A failure within so many seconds of being cancelled is no failure."""
 SERVICE_SECONDS = 10.0
 """How long a task waits for the service of its session to begin."""
 
@@ -102,6 +105,8 @@ def prepare_partition(session: str, partition: int) -> Any:
     worker = get_worker()
     service = _service_here(worker, session)
     if service is None:
+        if is_cancelled(worker, str(worker.get_current_task()), CANCEL_SECONDS):
+            raise Reschedule
         raise ExecutionError(
             f"worker {worker.address} has no service for session {session}, so partition "
             f"{partition} cannot be prepared there. The session was closed, or the plugin failed "
@@ -111,7 +116,13 @@ def prepare_partition(session: str, partition: int) -> Any:
         )
     if service.refusal is not None:
         raise service.refusal
-    return service.payload.prepare(partition, service.room_of(str(worker.get_current_task())))
+    key = str(worker.get_current_task())
+    try:
+        return service.payload.prepare(partition, service.room_of(key))
+    except LadduError:
+        if is_cancelled(worker, key, CANCEL_SECONDS):
+            raise Reschedule from None  # nobody would hear of it, but the worker would log it
+        raise
 
 
 def _service_here(worker: Any, session: str) -> PartitionService | None:

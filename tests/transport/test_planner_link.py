@@ -118,15 +118,26 @@ def test_where_a_task_was_meant_to_run(client: Client) -> None:
 
 
 def test_a_plugin_is_taken_off_the_workers(client: Client) -> None:
-    """`worker_plugins` and `unregister_worker_plugin` of the scheduler; again it does nothing."""
+    """`worker_plugins` of the scheduler, `plugins` and `state` of a worker; again: nothing."""
 
     class Nothing(WorkerPlugin):
         name = "nothing"
 
+        def teardown(self, worker: Any) -> None:
+            worker.torn_down = True
+
+    def serve(dask_worker: Any) -> None:
+        async def drop(name: str, prefix: str) -> Any:
+            return await planner_link.drop_plugin(dask_worker, name, prefix, 5)
+
+        planner_link.serve(dask_worker, planner_link.ENDED, drop)
+
+    client.run(serve)
+
     client.register_plugin(Nothing())
 
     async def remove(dask_scheduler: Any) -> None:
-        await planner_link.remove_worker_plugin(dask_scheduler, "nothing")
+        await planner_link.remove_worker_plugin(dask_scheduler, "nothing", "nothing:", 5)
 
     def loaded() -> set[bool]:
         return set(client.run(lambda dask_worker: "nothing" in dask_worker.plugins).values())
@@ -135,6 +146,10 @@ def test_a_plugin_is_taken_off_the_workers(client: Client) -> None:
     for _ in range(2):
         client.run_on_scheduler(remove)
         assert loaded() == {False}
+    assert [*client.run(lambda dask_worker: dask_worker.torn_down).values()] == [True, True]
+    assert client.run_on_scheduler(
+        lambda dask_scheduler: "nothing" not in dask_scheduler.worker_plugins
+    )
 
 
 def test_numbers_of_a_worker(client: Client) -> None:

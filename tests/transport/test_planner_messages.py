@@ -48,7 +48,12 @@ class Both:
             address=HERE, data={}, handlers={}, plugins={}, network=self.network
         )
         self.scheduler = SimpleNamespace(
-            workers={HERE: None}, tasks={}, clients={"client": None}, handlers={}, plugins={}
+            workers={HERE: None},
+            tasks={},
+            clients={"client": None},
+            handlers={},
+            plugins={},
+            worker_plugins={worker_memory.NAME: b""},
         )
         self.asking: set[asyncio.Task[None]] = set()
 
@@ -212,6 +217,33 @@ def test_messages_that_overtake_one_another(steps: list[tuple[Any, ...]]) -> Non
 def test_messages_in_any_order(steps: list[tuple[Any, ...]]) -> None:
     """DK-07: late, lost, overtaking."""
     play(steps)
+
+
+def test_a_report_that_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a closing worker raises ends its reports; anything else is logged, and the next made."""
+    status = SimpleNamespace(name="running")
+    reports: list[Any] = []
+
+    async def broken(worker: Any, message: dict[str, Any]) -> None:
+        reports.append(message)
+        if len(reports) == 3:
+            status.name = "closing"
+        raise RuntimeError("ConnectionPool is closed")
+
+    async def run() -> None:
+        account = WorkerMemory()
+        account.setup(SimpleNamespace(address=HERE, handlers={}, plugins={}, status=status))
+        await asyncio.wait_for(account._reporting, 30)
+
+    monkeypatch.setattr(worker_memory, "limits_of", lambda worker, held: WorkerLimits())
+    monkeypatch.setattr(worker_memory, "REPORT_SECONDS", 0.001)
+    monkeypatch.setattr(worker_memory, "ask_planner", broken)
+    asyncio.run(run())
+    assert len(reports) == 3
+    told = [record for record in caplog.records if "could not report" in record.message]
+    assert len(told) == 2
 
 
 async def through_its_network(worker: Any, message: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import numpy as np
@@ -25,8 +25,14 @@ import laddu_dask as ld
 from laddu_dask.errors import ExecutionError, MemoryBudgetError
 from laddu_dask.memory import MemoryBudget
 from laddu_dask.runtime import scheduler_planner
-from laddu_dask.runtime.scheduler_planner import planner_state, register_planner
+from laddu_dask.runtime.scheduler_planner import (
+    close_account,
+    open_account,
+    planner_state,
+    register_planner,
+)
 from laddu_dask.runtime.worker_memory import NAME, SessionMemory, TaskRoom, memory_of
+from laddu_dask.runtime.worker_plugin import PartitionService, SessionPayload
 
 pytestmark = pytest.mark.cluster
 
@@ -366,6 +372,25 @@ def test_a_session_ends_some_time_after_its_client(
         process.communicate()
     wait_until(lambda: not leases(client), "leases end with the client")
     wait_until(lambda: not sessions_on(client), "the service ends after the client")
+
+
+def test_a_session_that_ended_stays_ended(client: Client, workers: list[str]) -> None:
+    """T-48: messages that were late begin nothing, are granted nothing, and leave no service."""
+    client.sync(open_account, client, "s13")
+    client.sync(close_account, client, "s13")
+    client.sync(open_account, client, "s13")
+    with pytest.raises(ExecutionError, match="its session was closed"):
+        Session(client, "s13").prepare(0, workers[0], MIB).result()
+    assert "s13" not in client.run_on_scheduler(known_sessions)
+    client.register_plugin(PartitionService("s13", cast("SessionPayload", None)))
+    wait_until(lambda: not sessions_on(client), "the service goes by itself")
+    assert "s13" not in client.run_on_scheduler(known_sessions)
+
+
+def known_sessions(dask_scheduler: Any) -> set[str]:
+    """Sessions of which the scheduler knows."""
+    services = {name.removeprefix("laddu-dask-") for name in dask_scheduler.worker_plugins}
+    return services | {*dask_scheduler.plugins[NAME]._sessions}
 
 
 def test_plans_follow_the_cluster() -> None:
