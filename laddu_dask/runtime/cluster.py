@@ -179,7 +179,9 @@ class ClusterSession:
     async def _silent_workers(self) -> frozenset[str]:
         """Workers that do not even say their name; and a sign of life of this client."""
         self._hold.keep_alive()
-        answers = await ask_workers(self.client, _nothing)
+        # Longer than when the session is opened: a worker that prepares may be slow to answer.
+        seconds = min(ANSWER_SECONDS, self.limits.patience / 4)
+        answers = await ask_workers(self.client, _nothing, seconds)
         return frozenset(w for w, answer in answers.items() if isinstance(answer, TimeoutError))
 
     # ----------------------------------------------------------------------------- public

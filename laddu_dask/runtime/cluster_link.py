@@ -11,8 +11,9 @@ import asyncio
 import logging
 import os
 import time
+import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -34,6 +35,10 @@ logger = logging.getLogger(__name__)
 ANSWER_SECONDS = 30.0
 """Deadline of a question to a process that only has to look; the first one imports this package
 there, perhaps from a slow disk."""
+SILENT_SECONDS = 5.0
+"""When one worker has answered, the others have so long before they are left out."""
+AGAIN_SECONDS = 1.0
+"""Deadline of a question to a worker that gave no answer to the one before."""
 PROBE_SECONDS = 5.0
 DETOUR_SECONDS = 60.0
 """A worker that could not be called directly is tried again after so long."""
@@ -237,12 +242,14 @@ def ask(client: Client, question: Callable[..., Any], *arguments: Any, **fields:
 
 
 async def ask_workers(
-    client: Client, function: Callable[..., Any], **fields: Any
+    client: Client,
+    function: Callable[..., Any],
+    seconds: float = SILENT_SECONDS,
+    **fields: Any,
 ) -> dict[str, Any]:
     """What a function returns on each worker; an exception in place of an answer.
 
-    One question per worker, each with a deadline: a worker that is stopped or cut off keeps nobody
-    waiting for the others. Its answer is a `TimeoutError`.
+    One question per worker, each with a deadline: see `ask_each`.
 
     Raises
     ------
@@ -252,13 +259,97 @@ async def ask_workers(
     workers = [*await asyncio.wait_for(client.ncores(), ANSWER_SECONDS)]
 
     async def ask(worker: str) -> Any:
-        answers = await asyncio.wait_for(
-            client.run(function, workers=[worker], on_error="return", **fields), ANSWER_SECONDS
-        )
+        answers = await client.run(function, workers=[worker], on_error="return", **fields)
         return answers[worker]
 
-    answers = await asyncio.gather(*map(ask, workers), return_exceptions=True)
-    return dict(zip(workers, answers, strict=True))
+    return await ask_each(client, workers, ask, ANSWER_SECONDS, seconds)
+
+
+async def ask_each(
+    client: Client,
+    workers: Collection[str],
+    question: Callable[[str], Coroutine[Any, Any, Any]],
+    first: float,
+    others: float,
+) -> dict[str, Any]:
+    """Answers to a question that is put to all workers at once; an exception in place of one.
+
+    A worker that is stopped or cut off keeps nobody waiting for the others for long: its answer is
+    a `TimeoutError`, and from then on it is asked with a short deadline, until it answers.
+
+    Parameters
+    ----------
+    first, others
+        Seconds for the first answer, and for the rest after that.
+    """
+    silent = _silent.setdefault(client, set())
+    tasks = {worker: asyncio.ensure_future(question(worker)) for worker in workers}
+    hoped = {task for worker, task in tasks.items() if worker not in silent} or {*tasks.values()}
+    begin = time.monotonic()
+    try:
+        if hoped:
+            done, left = await asyncio.wait(
+                hoped, timeout=first, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done and left:
+                await asyncio.wait(left, timeout=others)
+            left = {task for task in tasks.values() if not task.done()} - hoped
+            if left:
+                again = begin + min(first, AGAIN_SECONDS) - time.monotonic()
+                await asyncio.wait(left, timeout=max(again, 0))
+        late = {worker for worker, task in tasks.items() if not task.done()}
+    finally:
+        for task in tasks.values():
+            task.cancel()
+        answers = await asyncio.gather(*tasks.values(), return_exceptions=True)
+    if new := late - silent:
+        logger.warning("left out, since they do not answer: workers %s", ", ".join(sorted(new)))
+    silent.difference_update({*tasks} - late)
+    silent.update(late)
+    waited = f"no answer for {time.monotonic() - begin:.1f} s"
+    return {
+        worker: TimeoutError(waited) if worker in late else answer
+        for worker, answer in zip(tasks, answers, strict=True)
+    }
+
+
+_silent: WeakKeyDictionary[Client, set[str]] = WeakKeyDictionary()
+"""Workers that gave no answer to the last question."""
+
+
+def silent_workers(client: Client) -> frozenset[str]:
+    """Workers that gave no answer to the last question that they were asked."""
+    return frozenset(_silent.get(client, ()))
+
+
+async def first_worker(client: Client, patience: float) -> None:
+    """Wait for a worker where there is none: one may be starting, or the cluster adapts.
+
+    Raises
+    ------
+    OSError
+        The scheduler does not answer.
+    """
+    end = time.monotonic() + patience
+    wanted = None
+    try:
+        while not await asyncio.wait_for(client.ncores(), ANSWER_SECONDS):
+            if wanted is None:
+                logger.warning(
+                    "the cluster has no workers; waiting for one, at most %.0f s", patience
+                )
+                key = f"laddu-alive:{uuid.uuid4().hex[:12]}"
+                wanted = client.submit(_wanted, key=key, pure=False)
+            if time.monotonic() > end:
+                return
+            await asyncio.sleep(min(0.1, patience / 4))
+    finally:
+        if wanted is not None:
+            wanted.release()
+
+
+def _wanted() -> None:
+    """A task that does nothing, but makes a cluster that adapts start a worker."""
 
 
 async def described_workers(client: Client, session: str) -> tuple[WorkerInfo, ...]:
@@ -293,13 +384,16 @@ async def install(client: Client, plugin: WorkerPlugin) -> None:
         Workers kept leaving, or the scheduler does not answer.
     """
     for attempt in range(INSTALL_ATTEMPTS):
+        silent = silent_workers(client)
+        seconds = min(ANSWER_SECONDS, SILENT_SECONDS) if silent else ANSWER_SECONDS
         try:
-            await asyncio.wait_for(client.register_plugin(plugin), ANSWER_SECONDS)
+            await asyncio.wait_for(client.register_plugin(plugin), seconds)
             return
         except TimeoutError:
             if client.status != "running":
                 raise
-            logger.warning("a worker does not answer; it gets its part when it wakes up")
+            if not silent:
+                logger.warning("a worker does not answer; it gets its part when it wakes up")
             return
         except OSError:
             if attempt == INSTALL_ATTEMPTS - 1 or client.status != "running":

@@ -37,10 +37,12 @@ def count_events(datasets: Iterable[Dataset], execution: Execution) -> None:
         for dataset in left.values():
             dataset.count(partial(on_threads, threads=execution.local_threads))
         return
-    from laddu_dask.runtime.cluster_link import connect  # without a cluster nobody pays for it
+    # Without a cluster nobody pays for it.
+    from laddu_dask.runtime.cluster_link import ask, connect, first_worker
 
     client, owned = connect(execution.cluster)
     try:
+        ask(client, first_worker, client, execution.patience)
         for dataset in left.values():
             dataset.count(partial(_on_workers, client))
     finally:

@@ -14,7 +14,7 @@ from laddu_dask.data.fetched import FetchedFragment, fetched
 from laddu_dask.data.footer import FileStamp, check_unchanged
 from laddu_dask.data.selected import function_of
 from laddu_dask.errors import DataError, ExecutionError
-from laddu_dask.runtime.cluster_link import ask
+from laddu_dask.runtime.cluster_link import ask, ask_each
 from laddu_dask.runtime.locality import Placement, Reach, place, wishes
 from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.payload import ReductionPayload
@@ -69,15 +69,13 @@ def ask_reach(client: Any, stamps: Iterable[FileStamp | None]) -> Reach:
 async def _ask(client: Any, stamps: tuple[FileStamp, ...]) -> dict[str, dict[str, str]]:
     workers = [*await asyncio.wait_for(client.ncores(), ANSWER_SECONDS)]
 
-    async def problems_of(worker: str) -> dict[str, str]:
-        question = client.run(problems_here, stamps, workers=[worker], on_error="return")
-        try:
-            answer = (await asyncio.wait_for(question, ANSWER_SECONDS))[worker]
-        except (OSError, KeyError):  # too late, or gone in this moment
-            return {}
-        return answer if isinstance(answer, dict) else {}
+    async def problems_of(worker: str) -> Any:
+        answers = await client.run(problems_here, stamps, workers=[worker], on_error="return")
+        return answers.get(worker)
 
-    return dict(zip(workers, await asyncio.gather(*map(problems_of, workers)), strict=True))
+    answers = await ask_each(client, workers, problems_of, ANSWER_SECONDS, ANSWER_SECONDS)
+    # Nothing else than a table comes of whoever is too late, or gone in this moment.
+    return {w: answer if isinstance(answer, dict) else {} for w, answer in answers.items()}
 
 
 def reach_of(client: Any, partitions: Iterable[Partition]) -> Reach:

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from distributed import Client, KilledWorker
 
 from laddu_dask.errors import ExecutionError, LadduError
-from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, out_of_memory_cure
+from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, out_of_memory_cure, silent_workers
 from laddu_dask.runtime.worker_plugin import partition_key, prepare_partition
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,11 @@ class PreparedPartitions:
         no worker yet (a cluster that scales from zero) the tasks wait, which makes it scale.
         """
         threads: Mapping[str, int] = await asyncio.wait_for(self.client.ncores(), ANSWER_SECONDS)
-        turns = sorted((turn, worker) for worker, n in threads.items() for turn in range(n))
+        silent = silent_workers(self.client)
+        awake = {worker: n for worker, n in threads.items() if worker not in silent}
+        turns = sorted(
+            (turn, worker) for worker, n in (awake or threads).items() for turn in range(n)
+        )
         for partition, copies in self.copies.items():
             wish = [turns[partition % len(turns)][1]] if turns else None
             if self._wishes is not None and self._wishes[partition] in threads:

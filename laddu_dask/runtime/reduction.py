@@ -75,7 +75,9 @@ class Reducer:
                     self._client, self._owns_client = connect(self.execution.cluster)
                 from laddu_dask.runtime.scheduler_planner import capacity_of
 
-                self._capacity = capacity_of(self._client, self.execution.memory)
+                self._capacity = capacity_of(
+                    self._client, self.execution.memory, self.execution.patience
+                )
         return self._capacity
 
     def plan(self, *, now: bool = False) -> MemoryReport:

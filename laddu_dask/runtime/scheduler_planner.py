@@ -24,7 +24,14 @@ from laddu_dask.memory import MemoryBudget, MemoryPlan, PoolReport
 from laddu_dask.memory.pools import Claim, PoolBook
 from laddu_dask.memory.worker_limits import WorkerLimits
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, pools_and_leases
-from laddu_dask.runtime.cluster_link import ANSWER_SECONDS, ask, check_cluster, install
+from laddu_dask.runtime.cluster_link import (
+    ANSWER_SECONDS,
+    ask,
+    check_cluster,
+    first_worker,
+    install,
+    silent_workers,
+)
 from laddu_dask.runtime.planner_link import (
     PLANNER,
     ask_workers,
@@ -313,8 +320,13 @@ async def register_planner(client: Client) -> None:
     await install(client, WorkerMemory())
 
 
-def capacity_of(client: Client, memory: MemoryPlan) -> Capacity:
+def capacity_of(client: Client, memory: MemoryPlan, patience: float) -> Capacity:
     """What the workers of a connected client have; the planner is put there if need be.
+
+    Parameters
+    ----------
+    patience
+        Seconds to wait for a worker if there is none.
 
     Raises
     ------
@@ -323,7 +335,11 @@ def capacity_of(client: Client, memory: MemoryPlan) -> Capacity:
     MemoryBudgetError
         No worker has any room.
     """
-    return cluster_capacity(ask(client, _ask_state, client), memory)
+    ask(client, first_worker, client, patience)
+    state = ask(client, _ask_state, client)
+    silent = silent_workers(client)
+    awake = {name: known for name, known in state["workers"].items() if name not in silent}
+    return cluster_capacity({**state, "workers": awake or state["workers"]}, memory)
 
 
 def pools_now(client: Client) -> tuple[tuple[PoolReport, ...], tuple[str, ...]]:

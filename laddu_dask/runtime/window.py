@@ -69,7 +69,7 @@ def _capacity(execution: Execution) -> Capacity:
 
     client, owned = connect(execution.cluster)
     try:
-        return capacity_of(client, execution.memory)
+        return capacity_of(client, execution.memory, execution.patience)
     finally:
         if owned:
             client.close()

@@ -284,10 +284,10 @@ def test_a_budget_too_small_for_one_block_on_a_cluster(client: Client) -> None:
 
 @pytest.mark.cluster
 def test_a_cluster_without_workers() -> None:
-    """Refused at once instead of waiting for ever, in plans and evaluations of any kind."""
+    """Refused instead of waiting for ever, in plans and evaluations of any kind."""
     with LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as empty:
-        execution = ld.Execution(cluster=empty)
-        used = likelihood(cluster=empty)
+        execution = ld.Execution(cluster=empty, patience=0.2)
+        used = likelihood(cluster=empty, patience=0.2)
         for attempt in (
             used.plan,
             used.value,
@@ -297,6 +297,16 @@ def test_a_cluster_without_workers() -> None:
                 attempt()
             assert caught.value.option == "cluster"
         used.close()
+
+
+@pytest.mark.cluster
+def test_a_cluster_that_scales_from_zero(caplog: pytest.LogCaptureFixture) -> None:
+    """DK-16: asked for a worker, it starts one; the value is that of this process."""
+    with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0") as empty:
+        empty.adapt(minimum=0, maximum=1, interval="100ms", wait_count=50)
+        with likelihood(cluster=empty) as used:
+            assert used.value() == likelihood().value()
+    assert "the cluster has no workers; waiting for one" in caplog.text
 
 
 def _session_keys(dask_scheduler: Any) -> list[str]:

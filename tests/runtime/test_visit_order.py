@@ -132,7 +132,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
     client = FakeClient()
     monkeypatch.setattr(cluster_link, "connect", lambda cluster: (client, False))
     workers = tuple(Process(name, 1, 1 << 30, 0) for name in ("tcp://a", "tcp://b"))
-    monkeypatch.setattr(scheduler_planner, "capacity_of", lambda client, memory: Capacity(workers))
+    monkeypatch.setattr(
+        scheduler_planner, "capacity_of", lambda client, memory, patience: Capacity(workers)
+    )
     return client
 
 

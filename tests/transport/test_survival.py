@@ -150,6 +150,35 @@ def test_a_worker_stopped_before_or_while_preparing(
             exact(session, payload, 2)
 
 
+@pytest.mark.slow
+def test_a_stopped_worker_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Named once, planned for no more; the others begin at once. It is back when it answers."""
+    monkeypatch.setattr(cluster_link, "ANSWER_SECONDS", 600.0)  # nobody waits for so long
+    monkeypatch.setattr(cluster_link, "SILENT_SECONDS", 4.0)
+    payload = Integers(tmp_path)
+    plan = MemoryPlan.parse(None)
+    with processes(tmp_path) as (cluster, client):
+        both = {process.name for process in capacity_of(client, plan, 1.0).processes}
+        cluster.workers[0].stop()
+        try:
+            (awake,) = capacity_of(client, plan, 1.0).processes
+            with ClusterSession(client, payload, PARTITIONS) as session:
+                exact(session, payload)
+                assert partitions_held(session) == [PARTITIONS]
+        finally:
+            cluster.workers[0].go_on()
+        told = [r.getMessage() for r in caplog.records if "left out" in r.getMessage()]
+        (silent,) = both - {awake.name}
+        assert told == [f"left out, since they do not answer: workers {silent}"]
+
+        def is_back() -> bool:
+            return {process.name for process in capacity_of(client, plan, 1.0).processes} == both
+
+        wait_until(is_back, "both are planned for")
+
+
 # members -----------------------------------------------------------------------------------
 
 
@@ -336,7 +365,7 @@ def test_a_stopped_scheduler_while_opening_is_a_clear_error(
             with pytest.raises(ExecutionError, match=r"lost while .* prepared \(TimeoutError"):
                 ClusterSession(client, Integers(tmp_path), PARTITIONS)
             with pytest.raises(ExecutionError, match=r"the Dask scheduler tcp:\S+ does not answer"):
-                capacity_of(client, MemoryPlan.parse(None))
+                capacity_of(client, MemoryPlan.parse(None), 1.0)
         finally:
             cluster.scheduler.send_signal(signal.SIGCONT)
 
