@@ -2,11 +2,13 @@
 
 Direct evaluations are invisible to the scheduler. It would take a cluster in the middle of a fit
 for idle and, with an idle timeout, close it; and an adaptive cluster would retire workers that hold
-the events of the fit.
+the events of the fit. Before that, one that has no workers yet is asked for one.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
 import time
 import uuid
@@ -14,6 +16,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from distributed import Client
+
+from laddu_dask.runtime.cluster_link import ANSWER_SECONDS
+
+logger = logging.getLogger(__name__)
 
 ALIVE_SECONDS = 30.0
 """Pause between two signs of life when the scheduler has no or a long idle timeout."""
@@ -76,6 +82,32 @@ class ClusterHold:
 
 def _sign_of_life() -> None:
     """A task that does nothing, visibly."""
+
+
+async def first_worker(client: Client, patience: float) -> None:
+    """Wait for a worker where there is none: one may be starting, or the cluster adapts.
+
+    Raises
+    ------
+    OSError
+        The scheduler does not answer.
+    """
+    end = time.monotonic() + patience
+    wanted = None
+    try:
+        while not await asyncio.wait_for(client.ncores(), ANSWER_SECONDS):
+            if wanted is None:
+                logger.warning(
+                    "the cluster has no workers; waiting for one, at most %.0f s", patience
+                )
+                key = f"laddu-alive:{uuid.uuid4().hex[:12]}"
+                wanted = client.submit(_sign_of_life, key=key, pure=False)
+            if time.monotonic() > end:
+                return
+            await asyncio.sleep(min(0.1, patience / 4))
+    finally:
+        if wanted is not None:
+            wanted.release()
 
 
 _demands: WeakKeyDictionary[Any, dict[str, int]] = WeakKeyDictionary()

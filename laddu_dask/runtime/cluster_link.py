@@ -11,7 +11,6 @@ import asyncio
 import logging
 import os
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -320,36 +319,6 @@ _silent: WeakKeyDictionary[Client, set[str]] = WeakKeyDictionary()
 def silent_workers(client: Client) -> frozenset[str]:
     """Workers that gave no answer to the last question that they were asked."""
     return frozenset(_silent.get(client, ()))
-
-
-async def first_worker(client: Client, patience: float) -> None:
-    """Wait for a worker where there is none: one may be starting, or the cluster adapts.
-
-    Raises
-    ------
-    OSError
-        The scheduler does not answer.
-    """
-    end = time.monotonic() + patience
-    wanted = None
-    try:
-        while not await asyncio.wait_for(client.ncores(), ANSWER_SECONDS):
-            if wanted is None:
-                logger.warning(
-                    "the cluster has no workers; waiting for one, at most %.0f s", patience
-                )
-                key = f"laddu-alive:{uuid.uuid4().hex[:12]}"
-                wanted = client.submit(_wanted, key=key, pure=False)
-            if time.monotonic() > end:
-                return
-            await asyncio.sleep(min(0.1, patience / 4))
-    finally:
-        if wanted is not None:
-            wanted.release()
-
-
-def _wanted() -> None:
-    """A task that does nothing, but makes a cluster that adapts start a worker."""
 
 
 async def described_workers(client: Client, session: str) -> tuple[WorkerInfo, ...]:

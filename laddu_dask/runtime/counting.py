@@ -38,7 +38,8 @@ def count_events(datasets: Iterable[Dataset], execution: Execution) -> None:
             dataset.count(partial(on_threads, threads=execution.local_threads))
         return
     # Without a cluster nobody pays for it.
-    from laddu_dask.runtime.cluster_link import ask, connect, first_worker
+    from laddu_dask.runtime.cluster_hold import first_worker
+    from laddu_dask.runtime.cluster_link import ask, connect
 
     client, owned = connect(execution.cluster)
     try:

@@ -24,11 +24,11 @@ from laddu_dask.memory import MemoryBudget, MemoryPlan, PoolReport
 from laddu_dask.memory.pools import Claim, PoolBook
 from laddu_dask.memory.worker_limits import WorkerLimits
 from laddu_dask.runtime.capacity import Capacity, cluster_capacity, pools_and_leases
+from laddu_dask.runtime.cluster_hold import first_worker
 from laddu_dask.runtime.cluster_link import (
     ANSWER_SECONDS,
     ask,
     check_cluster,
-    first_worker,
     install,
     silent_workers,
 )
