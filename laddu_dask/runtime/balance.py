@@ -12,8 +12,8 @@ from statistics import median
 from distributed import Client
 
 from laddu_dask.runtime.cluster_hold import ClusterHold
-from laddu_dask.runtime.cluster_link import Hints
 from laddu_dask.runtime.cluster_view import PACES_KEPT, ClusterView
+from laddu_dask.runtime.membership import Hints
 from laddu_dask.runtime.prepared import QUESTION_SECONDS, PreparedPartitions, partitions_of
 from laddu_dask.runtime.shares import shares_by_pace, shares_by_threads, within_plan
 

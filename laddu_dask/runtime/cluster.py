@@ -27,7 +27,6 @@ from laddu_dask.runtime.cluster_hold import ClusterHold
 from laddu_dask.runtime.cluster_link import (
     ANSWER_SECONDS,
     START_AGAIN,
-    Hints,
     Route,
     ask,
     ask_workers,
@@ -35,12 +34,12 @@ from laddu_dask.runtime.cluster_link import (
     connect,
     described_workers,
     install,
-    listen,
     refuse_forked,
 )
 from laddu_dask.runtime.cluster_resources import SessionResources
 from laddu_dask.runtime.cluster_run import ClusterRun, Links
 from laddu_dask.runtime.cluster_view import ClusterView, Limits
+from laddu_dask.runtime.membership import Hints, listen
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import open_account
 from laddu_dask.runtime.worker_info import WorkerInfo

@@ -2,7 +2,7 @@
 
 `connect` accepts what people hand over as "the cluster"; `check_cluster` refuses one that runs
 other software; `Route` carries requests to workers, directly when it can and through the scheduler
-otherwise; `Hints` brings news of workers that left or joined.
+otherwise.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import asyncio
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from distributed import Client, WorkerPlugin
 
@@ -23,7 +22,6 @@ from laddu_dask.runtime.cluster_form import is_scheduler_file, refuse_other_form
 from laddu_dask.runtime.versions import package_versions, version_mismatch
 from laddu_dask.runtime.worker_info import WorkerInfo, describe_worker
 from laddu_dask.runtime.worker_plugin import (
-    MEMBERSHIP_TOPIC,
     Answer,
     call_service,
     operation_name,
@@ -459,53 +457,3 @@ class Route:
                 scheduler_address(self.client),
                 outcomes[0],
             )
-
-
-# ------------------------------------------------------------------------------------- hints
-
-
-class Hints:
-    """Workers that left or joined since one last looked; filled by the client's event loop."""
-
-    def __init__(self) -> None:
-        self.gone: deque[str] = deque()
-        self.joined: deque[str] = deque()
-
-    def take_gone(self) -> list[str]:
-        """Return and forget the departures."""
-        return [self.gone.popleft() for _ in range(len(self.gone))]
-
-    def take_joined(self) -> list[str]:
-        """Return and forget the arrivals."""
-        return [self.joined.popleft() for _ in range(len(self.joined))]
-
-
-_listeners: WeakKeyDictionary[Client, WeakSet[Hints]] = WeakKeyDictionary()
-"""A client has one handler per topic, but may serve several sessions."""
-
-
-def listen(client: Client, hints: Hints) -> None:
-    """Have `hints` filled; again after a reconnection, which drops the subscription."""
-    audience = _listeners.setdefault(client, WeakSet())
-    audience.add(hints)
-
-    def publish(event: Any) -> None:
-        message = event[1] if isinstance(event, tuple | list) else event
-        for listener in audience:
-            if gone := message.get("gone"):
-                listener.gone.append(gone)
-            if joined := message.get("joined"):
-                listener.joined.append(joined)
-
-    client.subscribe_topic(MEMBERSHIP_TOPIC, publish)
-
-
-def stop_listening(client: Client, hints: Hints) -> None:
-    """End what `listen` began; the last one to leave cancels the subscription."""
-    audience = _listeners.get(client)
-    if audience is None:
-        return
-    audience.discard(hints)
-    if not audience:
-        del _listeners[client]
-        client.unsubscribe_topic(MEMBERSHIP_TOPIC)

@@ -8,7 +8,8 @@ from contextlib import suppress
 from distributed import Client
 
 from laddu_dask.runtime.cluster_hold import ClusterHold
-from laddu_dask.runtime.cluster_link import Hints, is_forked, stop_listening
+from laddu_dask.runtime.cluster_link import is_forked
+from laddu_dask.runtime.membership import Hints, stop_listening
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.scheduler_planner import close_account
 

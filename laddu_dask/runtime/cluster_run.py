@@ -11,7 +11,7 @@ from typing import Any
 from distributed import Client
 
 from laddu_dask.errors import ExecutionError, LadduError
-from laddu_dask.runtime.cluster_link import START_AGAIN, Hints, Route, listen, out_of_memory_cure
+from laddu_dask.runtime.cluster_link import START_AGAIN, Route, out_of_memory_cure
 from laddu_dask.runtime.cluster_view import ClusterView, Limits
 from laddu_dask.runtime.coordinator import (
     Abandon,
@@ -33,6 +33,7 @@ from laddu_dask.runtime.coordinator import (
     Tick,
     WorkerGone,
 )
+from laddu_dask.runtime.membership import Hints, listen
 from laddu_dask.runtime.prepared import PreparedPartitions
 from laddu_dask.runtime.worker_plugin import rebuild_error
 

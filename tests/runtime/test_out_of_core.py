@@ -126,7 +126,7 @@ def test_twenty_times_the_limit(large: Path, tmp_path: Path) -> None:
         for storage, disk, partitions in (
             ("streaming", None, None),
             ("spilled", "16 GiB", None),
-            ("fastest", "2 GiB", 512),  # small ones, of which a few fit in memory
+            ("fastest", "2 GiB", 2048),  # small ones, of which a few fit in memory
         ):
             memory = ld.MemoryPlan(budget, disk=disk)
             limited |= {"memory": memory, "storage": storage, "partitions": partitions}
