@@ -7,6 +7,7 @@ machine with plenty of memory, and plans that cannot work fail before anything i
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,8 +71,13 @@ def limited_worker(client: Client, group: Path, folder: Path) -> Iterator[subpro
     command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
     command += ["--nthreads", "2", "--memory-limit", str(LIMIT), "--local-directory", str(folder)]
     enter = f'echo $$ > {group}/cgroup.procs && exec "$0" "$@"'
+    # The process itself takes more than half of so small a limit.
+    shares = {"TARGET": "0.8", "SPILL": "0.85", "PAUSE": "0.9"}
+    names = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{name}": share for name, share in shares.items()}
     with (folder / "log").open("wb") as log:
-        worker = subprocess.Popen(["sh", "-c", enter, *command], stdout=log, stderr=log)
+        worker = subprocess.Popen(
+            ["sh", "-c", enter, *command], stdout=log, stderr=log, env={**os.environ, **names}
+        )
         try:
             client.wait_for_workers(1, timeout=120)
             yield worker
@@ -103,7 +109,7 @@ def bits(used: ld.Likelihood) -> list[str]:
 @pytest.mark.cluster
 @pytest.mark.timeout(1500)
 def test_twenty_times_the_limit(large: Path, tmp_path: Path) -> None:
-    """Streamed, spilled, and a mixture; a fit; a plan that is refused. One worker, never killed."""
+    """Streamed with a fit, and spilled; a plan that is refused. One worker, never killed."""
     with likelihood(large, threads=2, storage="streaming", chunk_events=4096) as free:
         expected = bits(free)
     budget = 64 * MIB
@@ -123,24 +129,14 @@ def test_twenty_times_the_limit(large: Path, tmp_path: Path) -> None:
             assert caught.value.remaining == budget
             assert refused._reducer.reducer._session is None  # nothing was read
 
-        for storage, disk, partitions in (
-            ("streaming", None, None),
-            ("spilled", "16 GiB", None),
-            ("fastest", "2 GiB", 2048),  # small ones, of which a few fit in memory
-        ):
-            memory = ld.MemoryPlan(budget, disk=disk)
-            limited |= {"memory": memory, "storage": storage, "partitions": partitions}
+        for storage, disk in (("streaming", None), ("spilled", "16 GiB")):
+            limited |= {"memory": ld.MemoryPlan(budget, disk=disk), "storage": storage}
             with likelihood(large, **limited) as used:
                 assert bits(used) == expected
                 (_, plan) = used.plan().decisions
-                if storage == "fastest":
-                    assert plan.strategy == "mixed"
-                    assert min(plan.resident_events, plan.spilled_events) > 0
-                    assert plan.streamed_events > 0
-                    fit = used.fit()
-                    assert fit.converged
-                else:
-                    assert plan.strategy == storage
+                assert plan.strategy == storage
+                if storage == "streaming":
+                    assert used.fit().converged
             assert worker.poll() is None
         log = (tmp_path / "log").read_text()
         assert "paus" not in log.lower(), log  # by Dask, for want of memory
