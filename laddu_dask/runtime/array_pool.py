@@ -25,15 +25,22 @@ IDLE_BYTES = 1 << 25
 
 
 class ArrayPool:
-    """Gives out memory again that no array refers to any more; used from any thread."""
+    """Gives out memory again that no array refers to any more; used from any thread.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    idle_bytes
+        What `trim` leaves of memory that is not in use.
+    """
+
+    def __init__(self, idle_bytes: int = IDLE_BYTES) -> None:
+        self.idle_bytes = idle_bytes
         self._rooms: dict[int, list[npt.NDArray[np.uint8]]] = {}
         self._lock = renewed(self, "_lock", threading.Lock)
 
-    def __reduce__(self) -> tuple[type[ArrayPool], tuple[()]]:
+    def __reduce__(self) -> tuple[type[ArrayPool], tuple[int]]:
         """Another process begins with none."""
-        return ArrayPool, ()
+        return ArrayPool, (self.idle_bytes,)
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike = float) -> Any:
         """An array that begins with a cache line; what is in it is left from others."""
@@ -50,8 +57,9 @@ class ArrayPool:
                 known.append(room)
             return aligned(room, shape, dtype)
 
-    def trim(self, most: int = IDLE_BYTES) -> None:
+    def trim(self, most: int | None = None) -> None:
         """Keep at most so many bytes of memory that is not in use, in small pieces rather."""
+        most = self.idle_bytes if most is None else most
         with self._lock:
             idle = 0
             for size in sorted(self._rooms):

@@ -17,7 +17,7 @@ from laddu_dask.errors import DataError, ExecutionError
 from laddu_dask.kernels import Accumulator
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.memory import LeasePool, LocalRoom, MemoryReport, ProcessPlan, Storage
-from laddu_dask.runtime.array_pool import ArrayPool
+from laddu_dask.runtime.array_pool import IDLE_BYTES, ArrayPool
 from laddu_dask.runtime.capacity import Capacity, local_capacity
 from laddu_dask.runtime.counting import count_events
 from laddu_dask.runtime.execution import Execution
@@ -131,7 +131,7 @@ class Reducer:
         """Prepare all partitions; does nothing when that has been done."""
         if self._session is None:
             plan = self._planned()
-            recipes, tasks, pool = [], list[Task](), ArrayPool()
+            recipes, tasks, pool = [], list[Task](), ArrayPool(self._idle_bytes())
             for index, item in enumerate(self.passes):
                 recipes.append(
                     Recipe(
@@ -153,6 +153,10 @@ class Reducer:
             self._owner = [task.pass_index for task in tasks]
             self._session = self._prepared(payload, plan)
         return self._session
+
+    def _idle_bytes(self) -> int:
+        """What a process may keep for chunks to come: little of a small budget."""
+        return min(IDLE_BYTES, min(p.budget for p in self.capacity().processes) // 8)
 
     def _tiers(self, planned: Storage) -> tuple[Storage, ...]:
         """Where a partition may be kept: as planned, or in what is next if there is no room."""
