@@ -70,7 +70,7 @@ async def ask_workers(
             return await asyncio.wait_for(call(**fields), seconds)
         except (OSError, TimeoutError):
             return None  # stopped, or gone in this moment: its last numbers stand
-        except Exception:
+        except Exception:  # what a closing pool of connections raises has no class of its own
             if scheduler.rpc.status.name == "running":
                 raise
             return None  # the scheduler is closing

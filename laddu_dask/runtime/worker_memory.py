@@ -303,7 +303,7 @@ class WorkerMemory(WorkerPlugin):
                     await self.session_ended(name, prefix)
             except (OSError, TimeoutError):
                 pass  # the next report says the same
-            except Exception:
+            except Exception:  # of any kind: reporting goes on, and the log tells
                 if is_closing(self.worker):  # what Dask raises then has no class of its own
                     return
                 logger.exception("worker %s could not report its memory", self.worker.address)

@@ -176,7 +176,7 @@ def test_no_events_need_no_memory() -> None:
 def test_bad_options_are_refused() -> None:
     """Errors name the option and the choices."""
     with pytest.raises(ExecutionError, match="fastest, resident, spilled, streaming") as caught:
-        plan_dataset(AX38, 100, "disk")  # type: ignore[arg-type]
+        plan_dataset(AX38, 100, "disk")  # type: ignore[arg-type]  # what is refused
     assert caught.value.option == "storage"
     with pytest.raises(ExecutionError) as caught:
         plan_dataset(AX38, 3100, user_chunk=0)
