@@ -11,12 +11,13 @@ import numpy as np
 from laddu_dask.data.arrays import ArrayFragment
 from laddu_dask.data.checks import checked_cut
 from laddu_dask.data.fragment import Batch, Fragment
+from laddu_dask.data.wrapping import Wrapping
 
 __all__ = ["FetchedFragment", "fetched"]
 
 
 @dataclass(frozen=True, eq=False)
-class FetchedFragment:
+class FetchedFragment(Wrapping):
     """A fragment with its rows, of which only some columns are there.
 
     Parameters
@@ -39,14 +40,6 @@ class FetchedFragment:
     @property
     def offset(self) -> int:
         return self.base.offset
-
-    @property
-    def label(self) -> str:
-        return self.base.label
-
-    @property
-    def file(self) -> str | None:
-        return self.base.file
 
     @property
     def stamp(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from laddu_dask.data.checks import checked_cut, digest
 from laddu_dask.data.fragment import Batch, Floats, Fragment
 from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory, read_pieces
+from laddu_dask.data.wrapping import Wrapping
 
 if TYPE_CHECKING:
     from laddu_dask.data.footer import FileStamp
@@ -23,7 +24,7 @@ ASSIGNED_WEIGHT = "weight (assigned)"
 
 
 @dataclass(frozen=True, eq=False)
-class Reweighted:
+class Reweighted(Wrapping):
     """A fragment with other weights.
 
     Parameters
@@ -44,14 +45,6 @@ class Reweighted:
     @property
     def offset(self) -> int:
         return self.base.offset
-
-    @property
-    def label(self) -> str:
-        return self.base.label
-
-    @property
-    def file(self) -> str | None:
-        return self.base.file
 
     @property
     def stamp(self) -> FileStamp | None:

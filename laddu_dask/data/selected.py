@@ -17,6 +17,7 @@ from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory
 from laddu_dask.data.ranges import RangeFragment, RangeSource
 from laddu_dask.data.repack import repack
 from laddu_dask.data.reweighted import Reweighted
+from laddu_dask.data.wrapping import Wrapping
 from laddu_dask.errors import DataError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ FEWEST_ROWS = 1 << 10
 
 
 @dataclass(frozen=True, eq=False)
-class SelectedFragment:
+class SelectedFragment(Wrapping):
     """Some of the rows of a fragment that pass all of several conditions.
 
     Parameters
@@ -55,14 +56,6 @@ class SelectedFragment:
     first: int
     rows: int
     offset: int
-
-    @property
-    def label(self) -> str:
-        return self.base.label
-
-    @property
-    def file(self) -> str | None:
-        return self.base.file
 
     @property
     def stamp(self) -> FileStamp | None:
