@@ -9,6 +9,8 @@ from laddu_dask.data import ArrayFragment, Batch
 
 
 class _Counting(ArrayFragment):
+    read_run = None  # type: ignore[assignment]  # read as any source is
+
     reads: list[int]
 
     @classmethod

@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from laddu_dask.compiler.facts import Facts
 from laddu_dask.compiler.precision import RANGES, Precision, is_moderate
+from laddu_dask.compiler.questions import Kind, Question
 
 #: Property that an event value is assumed to have. ``open``: none.
 Property = Literal["nonnegative", "negative", "finite", "constant", "equal", "opposite", "open"]
@@ -53,29 +51,28 @@ class Check(NamedTuple):
         other = None if self.other is None else place(self.other)
         return self._replace(value=place(self.value), other=other)
 
-    def findings(
-        self, rows: npt.NDArray[np.float64], precision: Precision = "f64"
-    ) -> Property | None:
-        """What the rows of a prepare program leave of the assumption, if they contradict it.
+    def question(self, precision: Precision) -> Question:
+        """What to ask about the rows of a prepare program.
 
         A value of NaN has no sign: whatever is assumed, it stays NaN.
         """
-        values = rows[self.value]
         if self.property == "finite":
-            return None if (np.abs(values) <= RANGES[precision].largest).all() else "open"
-        if self.property == "negative":
-            return "open" if (values >= 0).any() else None
-        if self.property == "nonnegative":
-            if not (values < 0).any():
-                return None
-            return "open" if (values >= 0).any() else "negative"
+            return Question("large", self.value, high=RANGES[precision].largest)
         if self.property == "constant":
-            usable = is_moderate(self.number, precision) and (values == self.number).all()
-            return None if usable else "open"
+            return Question("differs", self.value, low=self.number)
+        if self.property in ("negative", "nonnegative"):
+            return Question("sign", self.value)
         assert self.other is not None
-        others = rows[self.other]
-        same = values == (others if self.property == "equal" else np.negative(others))
-        return None if (same | (np.isnan(values) & np.isnan(others))).all() else "open"
+        kind: Kind = "unequal" if self.property == "equal" else "unopposite"
+        return Question(kind, self.value, other=self.other)
+
+    def finding(self, answer: int, precision: Precision) -> Property | None:
+        """What the answer for some events leaves of the assumption, if they contradict it."""
+        if self.property == "nonnegative":
+            return (None, None, "negative", "open")[answer]
+        if self.property == "constant" and not is_moderate(self.number, precision):
+            return "open"
+        return "open" if answer & 1 else None
 
 
 class Guard(NamedTuple):

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from laddu_dask.compiler.assumptions import Check
+from laddu_dask.compiler.assumptions import RANGE, Check, Property
 from laddu_dask.compiler.boundary import columns_below, leaf_rows
 from laddu_dask.compiler.excerpt import Curvature, Excerpt, curvature
 from laddu_dask.compiler.ir import Graph
-from laddu_dask.compiler.precision import Precision
+from laddu_dask.compiler.precision import RANGES, Precision
 from laddu_dask.compiler.program import Program, cut
+from laddu_dask.compiler.questions import Question
 from laddu_dask.errors import LadduError
 
 
@@ -99,6 +100,26 @@ class EventPrograms:
             ranged=tuple(place[value] for value in ranged or ()),
             precision=value.precision,
         )
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """What is asked about the rows of `prepare`: `findings` reads the answers."""
+        low, high = RANGES[self.precision]
+        return (
+            *(check.question(self.precision) for check in self.checks),
+            *(Question("extreme", row, low=low, high=high) for row in self.ranged),
+        )
+
+    def findings(self, answers: Sequence[int]) -> dict[bytes, Property]:
+        """What some events leave of assumptions that they contradict, by digest."""
+        found: dict[bytes, Property] = {}
+        for check, answer in zip(self.checks, answers, strict=False):
+            finding = check.finding(answer, self.precision)
+            if finding is not None:
+                found[check.digest] = finding
+        if any(answers[len(self.checks) :]):
+            found[RANGE] = "open"
+        return found
 
     @cached_property
     def curvature(self) -> Curvature:

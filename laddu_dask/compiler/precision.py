@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 #: What the operations of a kernel round to.
 Precision = Literal["f64", "f32"]
 
@@ -51,12 +48,3 @@ def all_moderate(values: Iterable[float], precision: Precision = "f64") -> bool:
         if not (smallest <= value <= largest or -largest <= value <= -smallest or value == 0):
             return False
     return True
-
-
-def has_extreme(values: npt.NDArray[np.float64], precision: Precision = "f64") -> bool:
-    """Whether any number is neither moderate, nor infinite or NaN."""
-    smallest, largest = RANGES[precision]
-    sizes = np.abs(values)
-    with np.errstate(invalid="ignore"):
-        extreme = ((sizes < smallest) & (sizes > 0)) | ((sizes > largest) & (sizes < np.inf))
-    return bool(extreme.any())

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from laddu_dask.compiler.program import Program
 from laddu_dask.kernels.accumulator import LANES, TILE
-from laddu_dask.kernels.backend import Array, Rows, Weights
+from laddu_dask.kernels.backend import Array, Rows, Weights, whole_vectors
 from laddu_dask.kernels.column_layout import capacity
 
 #: A tile of events that all count the same, and room behind it for events that do not count.
@@ -84,6 +84,17 @@ def check_rows(what: str, rows: Rows, wanted: int, kind: np.dtype[Any]) -> None:
         )
     if rows.shape[0] < wanted or rows.shape[1] % LANES:
         raise ValueError(f"kernel needs {wanted} padded {what} rows, got {rows.shape}")
+
+
+def check_target(target: Rows, kept: int, first: int, events: int) -> None:
+    """Refuse columns without room for prepared events from `first` on."""
+    fits = 0 <= first <= capacity(target) - whole_vectors(events) and first % LANES == 0
+    columns = target.shape[0 if target.ndim == 2 else 1]
+    kinds = target.dtype in (np.float64, np.float32) and target.flags.c_contiguous
+    if columns != kept or not (fits and kinds and target.flags.writeable):
+        raise ValueError(
+            f"{events} events of {kept} columns do not fit {target.dtype} {target.shape} at {first}"
+        )
 
 
 def check_window(program: Program, inputs: Rows, out: Array, first: int) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.compiler.evaluator import Evaluator
-from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import Program
+from laddu_dask.compiler.questions import Question
 from laddu_dask.kernels.accumulator import LANES, Accumulator
 
 Array = npt.NDArray[np.float64]
 #: Weights of the events; 1.0 if all are one; None if they are the last row of the inputs.
 Weights = Array | float | None
 Rows = npt.NDArray[np.float64] | npt.NDArray[np.float32]
+
+#: Events as they are read: numbers of events, and columns.
+Pieces = Sequence[tuple[int, Sequence[npt.NDArray[Any]]]]
 
 #: What a kernel is used for; each is compiled when it is first needed.
 Purpose = Literal["map", "reduce"]
@@ -122,6 +125,64 @@ class Kernel(Protocol):
         """
 
 
+class Sources(Protocol):
+    """Consecutive events as they were read.
+
+    Attributes
+    ----------
+    events
+        How many there are.
+    """
+
+    events: int
+
+
+class Preparer(Protocol):
+    """Prepares events; may be called from several threads."""
+
+    def sources(self, pieces: Pieces) -> Sources:
+        """Events to prepare, which must not change any more.
+
+        Parameters
+        ----------
+        pieces
+            Numbers of events, and their columns in the order of the program's inputs: floats of any
+            width.
+        """
+
+    def prepare(
+        self,
+        sources: Any,
+        start: int,
+        stop: int,
+        target: Rows,
+        first: int,
+        room: Callable[[Sequence[int]], Any],
+    ) -> list[int]:
+        """Prepare consecutive events.
+
+        Parameters
+        ----------
+        sources
+            What `sources` made.
+        start, stop
+            Which events of them.
+        target
+            Receives the kept rows, by rows or by vectors (see `laddu_dask.kernels.column_layout`),
+            as doubles or rounded to floats: what is too large for one becomes infinite. The last
+            vector is filled up by repeating the last event.
+        first
+            Where the events begin in the target; a multiple of the lanes.
+        room
+            Gives memory for an array of doubles of some shape.
+
+        Returns
+        -------
+        list
+            The answers to the questions, see `laddu_dask.compiler.questions`.
+        """
+
+
 class Backend(Protocol):
     """Makes kernels of programs.
 
@@ -139,16 +200,21 @@ class Backend(Protocol):
     def by_vectors(self, columns: int) -> bool:
         """Whether so many columns are better kept by vectors than by rows."""
 
-    def is_any_extreme(
-        self, rows: Array, which: Sequence[int], start: int, stop: int, precision: Precision
-    ) -> bool:
-        """Whether `laddu_dask.compiler.precision.has_extreme` is true of some of the rows.
-
-        Events `start` to `stop` are searched, whole vectors; the rows are C-contiguous.
-        """
-
     def compile(self, program: Program, purpose: Purpose = "map") -> Kernel:
         """Kernel of a program, ready for a purpose; compiled at most once per process."""
+
+    def preparer(self, program: Program, kept: int, questions: Sequence[Question]) -> Preparer:
+        """What prepares events by a program without parameters.
+
+        Parameters
+        ----------
+        program
+            Event columns -> rows, in double precision.
+        kept
+            How many rows are kept, the first ones.
+        questions
+            What is asked about all rows.
+        """
 
     def compile_soon(self, program: Program, purpose: Purpose) -> None:
         """Begin to get a program ready for a purpose, and do not wait for it."""

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from laddu_dask.compiler.evaluator import Evaluator
-from laddu_dask.compiler.precision import Precision
 from laddu_dask.compiler.program import Program
+from laddu_dask.compiler.questions import Question
 from laddu_dask.forks import renewed
 from laddu_dask.kernels.arguments import (
     address,
@@ -33,11 +33,11 @@ from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
 from laddu_dask.kernels.column_layout import capacity, prefers_vectors, strides
 from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
-from laddu_dask.kernels.extremes import is_any_extreme
 from laddu_dask.kernels.llvm_text import ModuleText, event_function
 from laddu_dask.kernels.native import Code, assemble, cache_key
 from laddu_dask.kernels.object_cache import default_cache
 from laddu_dask.kernels.optimizer import optimizer
+from laddu_dask.kernels.preparer import CpuPreparer
 from laddu_dask.kernels.reduction import Reduction
 from laddu_dask.kernels.scalar_code import NativeEvaluator
 from laddu_dask.kernels.target import Target, current_target
@@ -239,11 +239,9 @@ class CpuBackend:
         """As this processor likes it."""
         return prefers_vectors(columns, current_target())
 
-    def is_any_extreme(
-        self, rows: Array, which: Sequence[int], start: int, stop: int, precision: Precision
-    ) -> bool:
+    def preparer(self, program: Program, kept: int, questions: Sequence[Question]) -> CpuPreparer:
         """See `laddu_dask.kernels.backend.Backend`."""
-        return is_any_extreme(rows, which, start, stop, precision)
+        return CpuPreparer(self.compile(program), kept, questions)
 
     def compile(self, program: Program, purpose: Purpose = "map") -> CpuKernel:
         """Kernel of a program; made for the purpose on first use."""

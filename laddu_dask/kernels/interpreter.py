@@ -13,12 +13,12 @@ import numpy as np
 
 from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.ir import Instruction, Region
-from laddu_dask.compiler.precision import Precision, has_extreme
 from laddu_dask.compiler.program import Program
+from laddu_dask.compiler.questions import Question
 from laddu_dask.kernels.accumulator import TILE, Accumulator
-from laddu_dask.kernels.arguments import check_window
-from laddu_dask.kernels.backend import Array, Purpose, Rows, Weights
-from laddu_dask.kernels.column_layout import as_rows, capacity
+from laddu_dask.kernels.arguments import check_target, check_window
+from laddu_dask.kernels.backend import Array, Pieces, Purpose, Rows, Weights, whole_vectors
+from laddu_dask.kernels.column_layout import as_rows, capacity, put
 
 BLOCK = TILE
 
@@ -223,6 +223,51 @@ class InterpreterReduction:
             sums.add_tiles(rows, self._first_event + position)
 
 
+class InterpreterPreparer:
+    """See `laddu_dask.kernels.backend.Preparer`."""
+
+    def __init__(self, kernel: InterpreterKernel, kept: int, questions: Sequence[Question]) -> None:
+        self._kernel, self._kept, self._questions = kernel, kept, questions
+
+    def sources(self, pieces: Pieces) -> InterpreterSources:
+        """See `laddu_dask.kernels.backend.Preparer`."""
+        return InterpreterSources(pieces, self._kernel.program.n_inputs)
+
+    def prepare(
+        self,
+        sources: InterpreterSources,
+        start: int,
+        stop: int,
+        target: Rows,
+        first: int,
+        room: Callable[[Sequence[int]], Any],
+    ) -> list[int]:
+        """All events at once."""
+        events, program = stop - start, self._kernel.program
+        check_target(target, self._kept, first, events)
+        inputs = np.empty((program.n_inputs, whole_vectors(events)))
+        inputs[:, :events] = sources.columns[:, start:stop]
+        inputs[:, events:] = inputs[:, events - 1 : events]
+        rows = np.empty((program.n_outputs, inputs.shape[1]))
+        self._kernel.map(inputs, np.zeros(0), rows)
+        with np.errstate(over="ignore", under="ignore"):
+            put(target, first, rows[: self._kept], events)
+        return [question.answer(rows) for question in self._questions]
+
+
+class InterpreterSources:
+    """See `laddu_dask.kernels.backend.Sources`."""
+
+    def __init__(self, pieces: Pieces, columns: int) -> None:
+        self.events = sum(size for size, _ in pieces)
+        self.columns = np.empty((columns, self.events))
+        taken = 0
+        for size, given in pieces:
+            for row, column in zip(self.columns, given, strict=True):
+                row[taken : taken + size] = column
+            taken += size
+
+
 class InterpreterBackend:
     """Kernels without compilation."""
 
@@ -233,11 +278,11 @@ class InterpreterBackend:
         """Never: NumPy works on rows."""
         return False
 
-    def is_any_extreme(
-        self, rows: Array, which: Sequence[int], start: int, stop: int, precision: Precision
-    ) -> bool:
-        """Row by row."""
-        return any(has_extreme(rows[row, start:stop], precision) for row in which)
+    def preparer(
+        self, program: Program, kept: int, questions: Sequence[Question]
+    ) -> InterpreterPreparer:
+        """See `laddu_dask.kernels.backend.Backend`."""
+        return InterpreterPreparer(InterpreterKernel(program), kept, questions)
 
     def compile(self, program: Program, purpose: Purpose = "map") -> InterpreterKernel:
         """Wrap the program; it is ready for everything."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +14,12 @@ from laddu_dask.compiler import EventPrograms
 from laddu_dask.compiler.precision import BYTES
 from laddu_dask.errors import AssumptionError
 from laddu_dask.kernels import get_backend
+from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.kernels.backend import Kernel, Reduction, Rows
 from laddu_dask.runtime.array_pool import ArrayPool
 from laddu_dask.runtime.chunk_preparation import ChunkPreparation, merged_findings
 from laddu_dask.runtime.partitions import Partition
-from laddu_dask.runtime.read_ahead import prepared_items
+from laddu_dask.runtime.read_ahead import items_of
 from laddu_dask.runtime.source_chunks import Source
 
 Array = npt.NDArray[np.float64]
@@ -72,6 +74,10 @@ class Recipe:
     weighted: bool = True
     pool: ArrayPool = field(default_factory=ArrayPool, compare=False, repr=False)
 
+    def events_within(self, size: int) -> int:
+        """Whole tiles of prepared events that take at most so many bytes, at least one."""
+        return TILE * max(size // max(self.kept_bytes(TILE), 1), 1)
+
     def kept_bytes(self, events: int) -> int:
         """Bytes that so many prepared events take."""
         columns = BYTES[self.programs.precision] * self.programs.n_cached
@@ -83,18 +89,37 @@ def bound(kernel: Kernel, chunk: Chunk) -> Reduction:
     return kernel.bind(chunk.columns, chunk.events, chunk.first_event, chunk.weights)
 
 
-def prepare_chunks(recipe: Recipe, partition: Partition) -> Iterator[Chunk]:
+def prepare_chunks(
+    recipe: Recipe,
+    partition: Partition,
+    *,
+    into: Rows | None = None,
+    part_bytes: int | None = None,
+) -> Iterator[Chunk]:
     """Chunks of `chunk_events`, the last one shorter; fragments do not show in them.
 
     The next one is read ahead. After events that contradict an assumption none comes any more, but
     all are checked: what is found then does not depend on the chunks.
+
+    Parameters
+    ----------
+    recipe, partition
+        What is prepared.
+    into
+        Receives the columns of all chunks, and is what they refer to; without it each has its own.
+    part_bytes
+        Chunks with more bytes are prepared in parts, for those who use an event at once: it is
+        still in the cache of a core.
     """
     programs = recipe.programs
-    prepare = ChunkPreparation(programs, get_backend(recipe.backend), recipe.label, recipe.pool)
+    part = None if part_bytes is None else recipe.events_within(part_bytes)
+    prepare = ChunkPreparation(
+        programs, get_backend(recipe.backend), recipe.label, recipe.pool, into, part
+    )
     source = source_of(recipe, partition, programs.columns)
     findings: dict[str, str] = {}
-    with prepared_items(source.chunks, prepare, ahead=source.takes_time) as chunks:
-        for chunk in chunks:
+    with items_of(source.chunks, ahead=source.takes_time) as read:
+        for chunk in chain.from_iterable(map(prepare, read)):
             findings = merged_findings(findings, chunk.findings)
             if not findings:
                 first = partition.first_event + chunk.start

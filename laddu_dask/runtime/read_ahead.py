@@ -1,10 +1,7 @@
 """Reading the next chunk while the one before is worked on.
 
-A reader is a thread that takes items from a source, one ahead of who uses them. There are two
-steps: reading an item, which only the reader does, and preparing it, which either side can do: the
-reader if it has nothing else to do, as the item before is still in use; otherwise the user, who
-would have to wait for it. So a pass takes the time of the slower side, whichever that is, and not
-the time of both.
+A reader is a thread that takes items from a source, one ahead of who uses them. It does nothing
+else: a pass takes the time of the slower side, of reading or of working, whichever that is.
 """
 
 from __future__ import annotations
@@ -20,67 +17,53 @@ from typing import Any, Generic, TypeVar
 from laddu_dask.errors import ExecutionError
 
 Read = TypeVar("Read")
-Ready = TypeVar("Ready")
 
 #: Items that exist at once: the one in use, and the one that is read or waits.
 _AT_ONCE = 2
 
-#: What the reader says about an item: it is as read, or prepared; or there was an error, or the
-#: source has ended.
-_AS_READ, _PREPARED, _FAILED, _ENDED = range(4)
+#: What the reader says: here is an item; or there was an error, or the source has ended.
+_READ, _FAILED, _ENDED = range(3)
 
 
-def prepared_items(
-    source: Callable[[], Iterator[Read]], prepare: Callable[[Read], Ready], *, ahead: bool
-) -> AbstractContextManager[Iterator[Ready]]:
-    """``map(prepare, source())`` for a ``with`` statement, which ends reading when it is left.
+def items_of(
+    source: Callable[[], Generator[Read, None, None]], *, ahead: bool
+) -> AbstractContextManager[Iterator[Read]]:
+    """The items of a source, for a ``with`` statement, which ends reading when it is left.
 
     `ahead` says whether a thread reads ahead; it would do nothing for items that cost nothing to
     read, or for a single one.
     """
-    return closing(ReadAhead(source, prepare) if ahead else _in_turn(source, prepare))
+    return closing(ReadAhead(source)) if ahead else closing(source())
 
 
-def _in_turn(
-    source: Callable[[], Iterator[Read]], prepare: Callable[[Read], Ready]
-) -> Generator[Ready, None, None]:
-    for item in source():
-        yield prepare(item)
+class ReadAhead(Generic[Read]):
+    """Items of a source that a thread of its own reads; use it with `closing`.
 
-
-class ReadAhead(Generic[Read, Ready]):
-    """Prepared items of a source that a thread of its own reads; use it with `closing`.
-
-    Results, their order, and errors are those of ``map(prepare, source())``: what was read before
-    an error is delivered before it. The thread starts with the first item that is asked for. It
-    ends with the source, or when the iterator is closed or forgotten.
+    Items, their order, and errors are those of ``source()``: what was read before an error is
+    delivered before it. The thread starts with the first item that is asked for. It ends with the
+    source, or when the iterator is closed or forgotten.
 
     Parameters
     ----------
     source
-        Makes the iterator, in the thread that reads.
-    prepare
-        May be called from either thread, and from both at the same time.
+        Makes the generator, in the thread that reads.
     """
 
-    def __init__(
-        self, source: Callable[[], Iterator[Read]], prepare: Callable[[Read], Ready]
-    ) -> None:
-        self._prepare = prepare
+    def __init__(self, source: Callable[[], Generator[Read, None, None]]) -> None:
         self._shared = _Shared()
         # The thread knows only what is shared, so that it does not keep a forgotten iterator alive.
         self._thread = threading.Thread(
-            target=_read, args=(self._shared, source, prepare), name="laddu-reader", daemon=True
+            target=_read, args=(self._shared, source), name="laddu-reader", daemon=True
         )
         self._process: int | None = None
         self._over = False
         # Runs at exit too: a thread must not come back from a decoder when Python is gone.
         self._stop = weakref.finalize(self, _stop, self._shared, self._thread)
 
-    def __iter__(self) -> Iterator[Ready]:
+    def __iter__(self) -> Iterator[Read]:
         return self
 
-    def __next__(self) -> Ready:
+    def __next__(self) -> Read:
         if self._over:
             raise StopIteration
         if self._process is None:
@@ -94,11 +77,9 @@ class ReadAhead(Generic[Read, Ready]):
             )
         else:
             self._shared.places.put(None)  # that of the item before
-        what, item = self._shared.take()
-        if what == _PREPARED:
+        what, item = self._shared.items.get()
+        if what == _READ:
             return item  # type: ignore[no-any-return]  # the queue holds both kinds, `what` tells
-        if what == _AS_READ:
-            return self._prepare(item)
         self.close()
         if what == _FAILED:
             raise item
@@ -119,23 +100,10 @@ class _Shared:
         for _ in range(_AT_ONCE):
             self.places.put(None)
         self.stopped = False
-        self.wanted = False
-        self._items: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-
-    def put(self, what: int, item: Any) -> None:
-        self._items.put((what, item))
-
-    def take(self) -> tuple[int, Any]:
-        self.wanted = True
-        try:
-            return self._items.get()
-        finally:
-            self.wanted = False
+        self.items: SimpleQueue[tuple[int, Any]] = SimpleQueue()
 
 
-def _read(
-    shared: _Shared, source: Callable[[], Iterator[Any]], prepare: Callable[[Any], Any]
-) -> None:
+def _read(shared: _Shared, source: Callable[[], Generator[Any, None, None]]) -> None:
     try:
         items = source()
         while True:
@@ -145,15 +113,12 @@ def _read(
             item = next(items, shared)
             if item is shared:
                 break
-            if shared.wanted or shared.stopped:
-                shared.put(_AS_READ, item)
-            else:
-                shared.put(_PREPARED, prepare(item))
+            shared.items.put((_READ, item))
             del item  # whoever uses it decides how long it stays
     except BaseException as error:  # raised where the items are used
-        shared.put(_FAILED, error)
+        shared.items.put((_FAILED, error))
     else:
-        shared.put(_ENDED, None)
+        shared.items.put((_ENDED, None))
 
 
 def _stop(shared: _Shared, thread: threading.Thread) -> None:

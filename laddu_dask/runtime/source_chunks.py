@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,7 +63,7 @@ class Source:
         except DataError as error:
             raise labelled(error, self.label) from error
 
-    def chunks(self) -> Iterator[SourceChunk]:
+    def chunks(self) -> Generator[SourceChunk, None, None]:
         """Chunks of `chunk_events`, the last one shorter; fragments do not show in them.
 
         Events that were read before an error are delivered before it.

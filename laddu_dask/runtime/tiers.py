@@ -24,6 +24,8 @@ from laddu_dask.runtime.spill_folder import spill_folder
 from laddu_dask.runtime.spilled import SpilledPartition
 
 Array = npt.NDArray[np.float64]
+#: Prepared events of so many bytes stay in the cache of a core until they have been summed.
+PART_BYTES = 1 << 22
 #: Weights that are summed at once.
 _PORTION = 1 << 14
 
@@ -107,7 +109,7 @@ class StreamingPartition:
 
     def chunks(self) -> Iterator[Chunk]:
         """Read and prepare, one chunk after the other."""
-        return prepare_chunks(self.recipe, self.partition)
+        return prepare_chunks(self.recipe, self.partition, part_bytes=PART_BYTES)
 
     def reductions(self, use: str, kernel: Callable[[], Kernel]) -> Iterator[Reduction]:
         """The chunks bound to a kernel, one after the other."""
@@ -198,8 +200,7 @@ def _resident(recipe: Recipe, partition: Partition, hold: Hold) -> ResidentParti
     )
     weights = _Weights(column_layout.capacity(columns))
     done = 0
-    for chunk in prepare_chunks(recipe, partition):
-        column_layout.put(columns, done, chunk.columns, chunk.events)
+    for chunk in prepare_chunks(recipe, partition, into=columns):
         weights.add(done, chunk)
         done += chunk.events
     return ResidentPartition(partition.first_event, done, columns, weights.found, hold)

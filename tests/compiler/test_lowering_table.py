@@ -11,6 +11,7 @@ from compiled_runs import run_program
 from lowering_table import MODELS, REACHED, Counts, counts
 
 from laddu_dask.compiler import Assumptions, NormalForm, compile_model, probe_model, propose
+from laddu_dask.compiler.assumptions import RANGE
 
 
 def assert_as_good(found: Counts, reached: Counts, *, operations: bool = True) -> None:
@@ -41,8 +42,8 @@ def with_events(name: str, events: dict[str, np.ndarray]) -> Counts:
         programs = model.programs
         source = np.array([events[column] for column in programs.columns])
         rows = run_program(programs.prepare, source, np.zeros(0), "interpreter")
-        found = {check.digest: check.findings(rows) for check in programs.checks}
-        contradicted = {digest: left for digest, left in found.items() if left is not None}
+        contradicted = programs.findings([q.answer(rows) for q in programs.questions])
+        contradicted.pop(RANGE, None)
         if not contradicted:
             return counts(model)
         assumptions = assumptions.weaken(contradicted)

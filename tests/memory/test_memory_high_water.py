@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 from pathlib import Path
@@ -26,6 +27,12 @@ def array(nbytes: int = LARGE) -> np.ndarray:
 def seen(nbytes: int) -> bool:
     """Whether the thread that looks has seen so much."""
     return any(w.peak - w.base > nbytes - LITTLE for w in [*module._PROCESS._open])
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage() -> None:
+    """What tests before have left must not be freed in the middle of a measurement."""
+    gc.collect()
 
 
 @pytest.fixture

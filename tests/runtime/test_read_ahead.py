@@ -9,14 +9,14 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 
 from laddu_dask.errors import DataError, ExecutionError
-from laddu_dask.runtime.read_ahead import ReadAhead, prepared_items
+from laddu_dask.runtime.read_ahead import ReadAhead, items_of
 
 #: Seconds that a busy machine may need for what takes none.
 PATIENCE = 60.0
@@ -47,7 +47,7 @@ class Numbers:
         self.begun = 0
         self.closed = False
 
-    def __call__(self) -> Iterator[int]:
+    def __call__(self) -> Generator[int, None, None]:
         try:
             for number in range(self.count):
                 self.begun = number + 1
@@ -58,16 +58,12 @@ class Numbers:
             self.closed = True
 
 
-def double(number: int) -> int:
-    return 2 * number
-
-
 @pytest.mark.parametrize("ahead", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 def test_the_items_in_their_order(ahead: bool, count: int) -> None:
     source = Numbers(count)
-    with prepared_items(source, double, ahead=ahead) as items:
-        assert list(items) == list(range(0, 2 * count, 2))
+    with items_of(source, ahead=ahead) as items:
+        assert list(items) == list(range(count))
         assert next(iter(items), None) is None
     assert source.closed
 
@@ -75,10 +71,10 @@ def test_the_items_in_their_order(ahead: bool, count: int) -> None:
 def test_one_item_is_read_ahead_and_no_more() -> None:
     """DA-13, MP-06: at most two items exist at a time, the one in use and the next."""
     source = Numbers(6)
-    with closing(ReadAhead(source, double)) as items:
+    with closing(ReadAhead(source)) as items:
         assert source.begun == 0  # nobody asked yet
         for number, item in enumerate(items):
-            assert item == 2 * number
+            assert item == number
             ahead = min(number + 2, source.count)
             wait_until(lambda: source.begun == ahead)  # noqa: B023  # called at once
             time.sleep(0.02)
@@ -87,38 +83,10 @@ def test_one_item_is_read_ahead_and_no_more() -> None:
 
 def test_nothing_is_read_ahead_without_a_thread() -> None:
     source = Numbers(3)
-    with prepared_items(source, double, ahead=False) as items:
+    with items_of(source, ahead=False) as items:
         for number, _ in enumerate(items):
             assert source.begun == number + 1
             assert readers() == []
-
-
-def test_who_is_idle_prepares() -> None:
-    """The reader, if the item before is still in use; the user, if it waits for the item."""
-    here, prepared = threading.current_thread(), list[threading.Thread]()
-
-    def prepare(number: int) -> int:
-        prepared.append(threading.current_thread())
-        return number
-
-    with closing(ReadAhead(Numbers(3), prepare)) as items:
-        next(items)
-        wait_until(lambda: len(prepared) == 2)  # the next one, while this one is in use
-        assert prepared[1] is not here
-
-    asked = threading.Event()
-
-    def slow() -> Iterator[int]:
-        for number in range(3):
-            asked.wait(PATIENCE)
-            time.sleep(0.05)
-            yield number
-
-    prepared.clear()
-    with closing(ReadAhead(slow, prepare)) as items:
-        asked.set()
-        assert list(items) == [0, 1, 2]
-    assert here in prepared
 
 
 @pytest.mark.parametrize("ahead", [True, False])
@@ -126,34 +94,21 @@ def test_items_before_an_error_come_first(ahead: bool) -> None:
     """DA-07: the error keeps its type and its fields."""
     found = []
     source = Numbers(3, DataError("spoiled", row=7))
-    with prepared_items(source, double, ahead=ahead) as items:
+    with items_of(source, ahead=ahead) as items:
         with pytest.raises(DataError, match="spoiled") as caught:
             found.extend(items)
         assert caught.value.row == 7
         assert next(items, None) is None
-    assert found == [0, 2, 4]
-    with prepared_items(Numbers(3, KeyError("k")), double, ahead=ahead) as items:
-        assert [next(items) for _ in range(3)] == [0, 2, 4]
+    assert found == [0, 1, 2]
+    with items_of(Numbers(3, KeyError("k")), ahead=ahead) as items:
+        assert [next(items) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(KeyError, match="k"):
-            next(items)
-
-
-@pytest.mark.parametrize("ahead", [True, False])
-def test_an_error_of_preparing_comes_in_its_turn(ahead: bool) -> None:
-    def prepare(number: int) -> int:
-        if number == 1:
-            raise ZeroDivisionError(number)
-        return number
-
-    with prepared_items(Numbers(5), prepare, ahead=ahead) as items:
-        assert next(items) == 0
-        with pytest.raises(ZeroDivisionError):
             next(items)
 
 
 def test_a_closed_reader_stops_at_once() -> None:
     source = Numbers(1000)
-    items = ReadAhead(source, double)
+    items = ReadAhead(source)
     assert next(items) == 0
     items.close()
     assert readers() == []
@@ -166,13 +121,13 @@ def test_a_closed_reader_stops_at_once() -> None:
 def test_a_forgotten_reader_stops() -> None:
     """Whether it has begun or not, and in a cycle too."""
     source = Numbers(1000)
-    items: Any = ReadAhead(source, double)
+    items: Any = ReadAhead(source)
     del items
-    items = ReadAhead(source, double)
+    items = ReadAhead(source)
     assert next(items) == 0
     del items
     assert readers() == []
-    holder: list[Any] = [ReadAhead(source, double)]
+    holder: list[Any] = [ReadAhead(source)]
     assert next(holder[0]) == 0
     holder.append(holder)
     del holder
@@ -182,7 +137,7 @@ def test_a_forgotten_reader_stops() -> None:
 
 def test_an_interrupted_user_leaves_no_reader() -> None:
     def use() -> None:
-        with closing(ReadAhead(Numbers(1000), double)) as items:
+        with closing(ReadAhead(Numbers(1000))) as items:
             next(items)
             raise KeyboardInterrupt
 
@@ -199,7 +154,7 @@ def test_a_process_ends_in_the_middle_of_a_pass() -> None:
         "    for number in range(10**9):\n"
         "        time.sleep(0.001)\n"
         "        yield number\n"
-        "items = ReadAhead(source, str)\n"
+        "items = ReadAhead(source)\n"
         "print(next(items), next(items))\n"
     )
     answer = subprocess.run(
@@ -224,7 +179,7 @@ def _in_a_fork(check: Callable[[], bool]) -> bool:
 
 def test_a_fork_begins_a_pass_of_its_own() -> None:
     """A pass begun before has no reader there, which is said instead of waiting for ever."""
-    items = ReadAhead(Numbers(5), double)
+    items = ReadAhead(Numbers(5))
     assert next(items) == 0
 
     def check() -> bool:
@@ -232,8 +187,8 @@ def test_a_fork_begins_a_pass_of_its_own() -> None:
             next(items)
         except ExecutionError as error:
             refused = "forked in the middle of a pass" in str(error)
-        with closing(ReadAhead(Numbers(5), double)) as fresh:
-            return refused and list(fresh) == [0, 2, 4, 6, 8]
+        with closing(ReadAhead(Numbers(5))) as fresh:
+            return refused and list(fresh) == [0, 1, 2, 3, 4]
 
     assert _in_a_fork(check)
-    assert list(items) == [2, 4, 6, 8]
+    assert list(items) == [1, 2, 3, 4]

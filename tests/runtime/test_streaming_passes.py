@@ -49,6 +49,8 @@ def likelihood(data: ld.Dataset, **options: Any) -> ld.Likelihood:
 class Slow(ArrayFragment):
     """Arrays that are read as if they lay in a file; notes every batch that was begun."""
 
+    read_run = None  # type: ignore[assignment]  # read as any source is
+
     in_memory = False
 
     def cut(self, start: int, stop: int) -> Slow:
@@ -210,7 +212,7 @@ def test_a_pass_holds_a_few_chunks(tmp_path: Path, row_group: int) -> None:
         "small = ld.Dataset(data.schema, (data.fragments[0].cut(0, 5000),), 'some')\n"
         "for events in (small, data):\n"
         "    term = ld.NLL(model, data=events, accepted_mc=events, name='t')\n"
-        "    run = ld.Execution(storage='streaming', threads=1)\n"
+        "    run = ld.Execution(storage='streaming', threads=1, chunk_events=16384)\n"
         "    used = ld.Likelihood([term], execution=run)\n"
         "    used.value()\n"
         "    if events is small:\n"
