@@ -216,5 +216,8 @@ class Backend(Protocol):
             What is asked about all rows.
         """
 
+    def add_numbers(self, numbers: Array, first_event: int, sums: Accumulator) -> None:
+        """Add one number of each event to an accumulator of one sum, as `Accumulator.add_rows`."""
+
     def compile_soon(self, program: Program, purpose: Purpose) -> None:
         """Begin to get a program ready for a purpose, and do not wait for it."""

@@ -21,6 +21,7 @@ from laddu_dask.compiler.evaluator import Evaluator
 from laddu_dask.compiler.program import Program
 from laddu_dask.compiler.questions import Question
 from laddu_dask.forks import renewed
+from laddu_dask.kernels.accumulator import Accumulator
 from laddu_dask.kernels.arguments import (
     address,
     check_inputs,
@@ -35,11 +36,13 @@ from laddu_dask.kernels.driver import driver_text
 from laddu_dask.kernels.expand import expand
 from laddu_dask.kernels.llvm_text import ModuleText, event_function
 from laddu_dask.kernels.native import Code, assemble, cache_key
+from laddu_dask.kernels.number_sums import add_numbers
 from laddu_dask.kernels.object_cache import default_cache
 from laddu_dask.kernels.optimizer import optimizer
 from laddu_dask.kernels.preparer import CpuPreparer
 from laddu_dask.kernels.reduction import Reduction
 from laddu_dask.kernels.scalar_code import NativeEvaluator
+from laddu_dask.kernels.shared_code import shared_function
 from laddu_dask.kernels.target import Target, current_target
 
 #: Operations up to which good code is made at once, in some hundredths of a second.
@@ -62,17 +65,6 @@ class Entry:
     address: int
     function: Any
     optimized: bool
-
-
-@functools.cache
-def _driver(target: Target) -> tuple[Code, Any]:
-    key = cache_key("driver", target)
-    made = default_cache().get(key)
-    if made is None:
-        made = assemble(driver_text(), target, LEVEL, passes=True)
-        default_cache().put(key, made)
-    code = Code(made, target)
-    return code, _DRIVER(code.address("reduce"))
 
 
 class CpuKernel:
@@ -98,7 +90,7 @@ class CpuKernel:
     @functools.cached_property
     def loop(self) -> Any:
         """The loop over tiles; its code stays for as long as the process."""
-        return _driver(self.target)[1]
+        return shared_function("reduce", driver_text, _DRIVER, self.target)
 
     def prepare(self, purpose: Purpose) -> None:
         """Make code for a purpose if there is none."""
@@ -238,6 +230,10 @@ class CpuBackend:
     def by_vectors(self, columns: int) -> bool:
         """As this processor likes it."""
         return prefers_vectors(columns, current_target())
+
+    def add_numbers(self, numbers: Array, first_event: int, sums: Accumulator) -> None:
+        """See `laddu_dask.kernels.backend.Backend`."""
+        add_numbers(numbers, first_event, sums)
 
     def preparer(self, program: Program, kept: int, questions: Sequence[Question]) -> CpuPreparer:
         """See `laddu_dask.kernels.backend.Backend`."""

@@ -95,11 +95,33 @@ def driver_text() -> str:
         stop = b.add(position, padded)
         tile = [inputs, stride, step, b.select(partial, last, weights), mask, parameters]
         b.call(kernel, [*tile, position, stop, lanes, word(2 * LANES)])
-        good = b.call(add_lanes, [lanes, rows, levels, words, folds])
+        good = b.call(add_lanes, [lanes, rows, word(2 * LANES), levels, words, folds])
         with b.if_then(b.not_(good)):
             b.ret(position)
         f.add(meta, size)
     b.ret(events)
+    return str(module)
+
+
+def numbers_text() -> str:
+    """LLVM assembly of the function ``add``.
+
+    ``int64 add(numbers, count, levels, words, folds)`` adds single numbers to one sum, `TILE` at a
+    time, and returns where some begin that cannot be added, or `count`, a multiple of `LANES`.
+    ``folds`` has room for ``FOLDS + 1`` doubles.
+    """
+    module = ir.Module()
+    add_lanes = _add_lanes(module, _fold(module))
+    f = Function(module, "add", WORD, [NUMBERS, WORD, WORDS, WORDS, NUMBERS])
+    numbers, count, levels, words, folds = f.function.args
+    b = f.b
+    with f.count(word(0), count, TILE) as position:
+        left = b.sub(count, position)
+        size = b.select(b.icmp_signed("<", left, word(TILE)), left, word(TILE))
+        some = f.at(numbers, position)
+        with b.if_then(b.not_(b.call(add_lanes, [some, word(1), size, levels, words, folds]))):
+            b.ret(position)
+    b.ret(count)
     return str(module)
 
 
@@ -164,13 +186,15 @@ def _largest_lane(module: Any) -> Any:
 
 
 def _add_lanes(module: Any, fold: Any) -> Any:
-    """``add_lanes(lanes, rows, levels, words, folds)``: false if a sum cannot be accumulated.
+    """``add_lanes(lanes, rows, size, levels, words, folds)``: false if a sum cannot be accumulated.
+
+    `size` says how many numbers are added to the first `COMPENSATED` sums; the others get `LANES`.
 
     No digit is added before all rows are known to be good, at levels that are high enough.
     """
-    f = Function(module, "add_lanes", BIT, [NUMBERS, WORD, WORDS, WORDS, NUMBERS])
+    f = Function(module, "add_lanes", BIT, [NUMBERS, WORD, WORD, WORDS, WORDS, NUMBERS])
     f.function.linkage = "internal"
-    lanes, rows, levels, words, folds = f.function.args
+    lanes, rows, size, levels, words, folds = f.function.args
     b = f.b
     limits = f.table("limits", LEVEL_LIMIT)
     units = f.table("units", INVERSE_UNIT)
@@ -179,7 +203,7 @@ def _add_lanes(module: Any, fold: Any) -> Any:
         b.store(ir.Constant(BIT, 1), settled)
         with f.count(word(0), rows) as j:
             compensated = b.icmp_signed("<", j, word(COMPENSATED))
-            count = b.select(compensated, word(2 * LANES), word(LANES))
+            count = b.select(compensated, size, word(LANES))
             digits = f.at(folds, b.mul(j, word(FOLDS + 1)))
             row = f.at(lanes, b.mul(j, word(2 * LANES)))
             b.call(fold, [row, count, b.load(f.at(levels, j)), digits])

@@ -278,6 +278,10 @@ class InterpreterBackend:
         """Never: NumPy works on rows."""
         return False
 
+    def add_numbers(self, numbers: Array, first_event: int, sums: Accumulator) -> None:
+        """As the accumulator does."""
+        sums.add_rows(numbers[np.newaxis, :], first_event)
+
     def preparer(
         self, program: Program, kept: int, questions: Sequence[Question]
     ) -> InterpreterPreparer:

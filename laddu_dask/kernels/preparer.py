@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,8 @@ from laddu_dask.kernels.accumulator import LANES
 from laddu_dask.kernels.arguments import ONES, address, check_target, mask
 from laddu_dask.kernels.backend import Pieces, Rows, padded, whole_vectors
 from laddu_dask.kernels.column_layout import strides
-from laddu_dask.kernels.native import Code, assemble, cache_key
-from laddu_dask.kernels.object_cache import default_cache
 from laddu_dask.kernels.preparer_text import FRAME, preparer_text
-from laddu_dask.kernels.target import Target
+from laddu_dask.kernels.shared_code import shared_function
 
 if TYPE_CHECKING:
     from laddu_dask.kernels.cpu import CpuKernel
@@ -34,17 +31,6 @@ _FILLED = FRAME.index("filled")
 _NO_PARAMETERS = np.zeros(1)
 
 
-@functools.cache
-def _prepare(target: Target) -> tuple[Code, Any]:
-    key = cache_key("prepare", target)
-    made = default_cache().get(key)
-    if made is None:
-        made = assemble(preparer_text(), target, 2, passes=True)
-        default_cache().put(key, made)
-    code = Code(made, target)
-    return code, _FUNCTION(code.address("prepare"))
-
-
 class CpuPreparer:
     """See `laddu_dask.kernels.backend.Preparer`."""
 
@@ -56,7 +42,7 @@ class CpuPreparer:
         self._block = LANES * min(max(vectors, 1), _LONGEST // LANES)
         self._count = len(questions)
         self._questions = np.array([_words(question) for question in questions], dtype=np.int64)
-        _, self._function = _prepare(kernel.target)
+        self._function = shared_function("prepare", preparer_text, _FUNCTION, kernel.target)
 
     def sources(self, pieces: Pieces) -> CpuSources:
         """See `laddu_dask.kernels.backend.Preparer`."""

@@ -219,16 +219,16 @@ def reduce_partition(
 
     The events are read once for all of them.
     """
+    backend = get_backend(recipe.backend)
     if mode == "weights":
         accumulator = Accumulator(1)
         first = partition.first_event
         for weights in partition.weights():
-            accumulator.add_rows(weights[np.newaxis, :], first)
+            backend.add_numbers(weights, first, accumulator)
             first += weights.shape[0]
         return [accumulator]
     program = _program(recipe.programs, mode)
     sums = [Accumulator(program.n_outputs) for _ in frontiers]
-    backend = get_backend(recipe.backend)
     for reduction in partition.reductions(mode, lambda: backend.compile(program, "reduce")):
         events = reduction.events
         block = events if len(sums) == 1 else _block_events(recipe.programs)
