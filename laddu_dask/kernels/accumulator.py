@@ -161,6 +161,16 @@ class Accumulator:
         good = self._record_bad(rows, first_event, LIMIT)
         self._fold(rows if good is None else rows[:, good])
 
+    def add_ones(self, events: int) -> None:
+        """Add 1 for every event to each sum."""
+        if not events:
+            return
+        ones = Accumulator(self.size)
+        ones._fold(np.ones((self.size, 1)))
+        ones.words[...] *= events
+        ones.state[0] = events
+        self.merge(ones)
+
     def add_tiles(self, rows: Array, first_event: int) -> None:
         """Add the lane sums of tiles; the first event begins a tile.
 

@@ -221,12 +221,7 @@ def reduce_partition(
     """
     backend = get_backend(recipe.backend)
     if mode == "weights":
-        accumulator = Accumulator(1)
-        first = partition.first_event
-        for weights in partition.weights():
-            backend.add_numbers(weights, first, accumulator)
-            first += weights.shape[0]
-        return [accumulator]
+        return [partition.weight_sum(backend)]
     program = _program(recipe.programs, mode)
     sums = [Accumulator(program.n_outputs) for _ in frontiers]
     for reduction in partition.reductions(mode, lambda: backend.compile(program, "reduce")):

@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from laddu_dask.errors import ExecutionError
 from laddu_dask.forks import renewed
-from laddu_dask.kernels import get_backend
+from laddu_dask.kernels import Accumulator, Backend, get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction
 from laddu_dask.memory import Storage
 from laddu_dask.memory.room import Hold
@@ -25,7 +22,6 @@ from laddu_dask.runtime.spill_folder import spill_folder
 
 logger = logging.getLogger(__name__)
 
-Array = npt.NDArray[np.float64]
 #: A disk that damages a file so many times in a row is given up.
 _ATTEMPTS = 3
 
@@ -105,13 +101,15 @@ class SpilledPartition:
         ready = kernel()
         return (bound(ready, chunk) for chunk in self.chunks())
 
-    def weights(self) -> Iterator[Array]:
-        """Weights of the events."""
+    def weight_sum(self, backend: Backend) -> Accumulator:
+        """The exact sum of the weights."""
+        total = Accumulator(1)
         for chunk in self.chunks(whole=False):
             if isinstance(chunk.weights, float):
-                yield np.ones(chunk.events)
+                total.add_ones(chunk.events)
             else:
-                yield chunk.weights[: chunk.events]
+                backend.add_numbers(chunk.weights[: chunk.events], chunk.first_event, total)
+        return total
 
     @property
     def disk_bytes(self) -> int:

@@ -6,6 +6,7 @@ All kinds give the same chunks of cached columns, so a reduction does not know w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from laddu_dask.errors import AssumptionError, MemoryBudgetError
-from laddu_dask.kernels import column_layout, get_backend
+from laddu_dask.kernels import Accumulator, Backend, column_layout, get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction, Rows
 from laddu_dask.memory import Storage
 from laddu_dask.memory.room import Hold, Room
@@ -26,20 +27,26 @@ from laddu_dask.runtime.spilled import SpilledPartition
 Array = npt.NDArray[np.float64]
 #: Prepared events of so many bytes stay in the cache of a core until they have been summed.
 PART_BYTES = 1 << 22
-#: Weights that are summed at once.
-_PORTION = 1 << 14
 
 
 class _Weights:
-    """Weights of a partition; most often all are one, and then nothing is kept."""
+    """Weights of a partition; most often all are one, and then nothing is kept.
 
-    def __init__(self, width: int) -> None:
-        self._width = width
+    They are summed as they come: a pass for it would read them from memory again.
+    """
+
+    def __init__(self, width: int, backend: Backend) -> None:
+        self._width, self._backend = width, backend
         self.found: Array | float = 1.0
+        self.total = Accumulator(1)
 
     def add(self, done: int, chunk: Chunk) -> None:
         """Weights of a chunk behind `done` events."""
         own = chunk.weights if isinstance(chunk.weights, float) else chunk.weights[: chunk.events]
+        if isinstance(own, float):
+            self.total.add_ones(chunk.events)
+        else:
+            self._backend.add_numbers(own, chunk.first_event, self.total)
         if isinstance(self.found, float):
             if np.all(own == 1.0):
                 return
@@ -60,16 +67,18 @@ class ResidentPartition:
         events: int,
         columns: Rows,
         weights: Array | float,
+        total: Accumulator,
         hold: Hold | None = None,
     ) -> None:
         self.first_event, self.events = first_event, events
-        self._columns, self._weights = columns, weights
+        self._columns, self._weights, self._total = columns, weights, total
         self._hold = hold  # given back with the partition
         self._bound: dict[str, list[Reduction]] = {}
 
     def __reduce__(self) -> tuple[type[ResidentPartition], tuple[object, ...]]:
         """Machine code stays where it is."""
-        return ResidentPartition, (self.first_event, self.events, self._columns, self._weights)
+        kept = self._columns, self._weights, self._total
+        return ResidentPartition, (self.first_event, self.events, *kept)
 
     def chunks(self) -> Iterable[Chunk]:
         """Everything at once; a resident chunk costs nothing more."""
@@ -83,14 +92,9 @@ class ResidentPartition:
             self._bound[use] = [bound(kernel(), chunk) for chunk in self.chunks()]
         return self._bound[use]
 
-    def weights(self) -> Iterator[Array]:
-        """Weights of the events, in portions: what sums them makes arrays of the same length."""
-        for start in range(0, self.events, _PORTION):
-            stop = min(start + _PORTION, self.events)
-            if isinstance(self._weights, float):
-                yield np.ones(stop - start)
-            else:
-                yield self._weights[start:stop]
+    def weight_sum(self, backend: Backend) -> Accumulator:
+        """The exact sum of the weights."""
+        return copy(self._total)
 
     def __sizeof__(self) -> int:
         """Bytes held; Dask accounts for the partition by it."""
@@ -116,10 +120,16 @@ class StreamingPartition:
         ready = kernel()
         return map(partial(bound, ready), self.chunks())
 
-    def weights(self) -> Iterator[Array]:
-        """Weights of the events; no other column is read."""
+    def weight_sum(self, backend: Backend) -> Accumulator:
+        """The exact sum of the weights; no other column is read."""
+        total, first = Accumulator(1), self.first_event
         for piece in source_of(self.recipe, self.partition, ()).pieces():
-            yield piece.every_weight()
+            if piece.weights is None:
+                total.add_ones(piece.rows)
+            else:
+                backend.add_numbers(piece.weights, first, total)
+            first += piece.rows
+        return total
 
 
 class RejectedPartition:
@@ -134,7 +144,7 @@ class RejectedPartition:
         """Raise the contradiction."""
         raise self.error
 
-    def weights(self) -> Iterator[Array]:
+    def weight_sum(self, backend: Backend) -> Accumulator:
         """Raise the contradiction."""
         raise self.error
 
@@ -191,16 +201,18 @@ def _prepare(recipe: Recipe, partition: Partition, tier: Storage, room: Room) ->
 
 
 def _resident(recipe: Recipe, partition: Partition, hold: Hold) -> ResidentPartition:
-    count = recipe.programs.n_cached
+    backend, count = get_backend(recipe.backend), recipe.programs.n_cached
     columns = column_layout.empty_columns(
         count,
         partition.events,
-        vectors=get_backend(recipe.backend).by_vectors(count),
+        vectors=backend.by_vectors(count),
         dtype=NUMBERS[recipe.programs.precision],
     )
-    weights = _Weights(column_layout.capacity(columns))
+    weights = _Weights(column_layout.capacity(columns), backend)
     done = 0
     for chunk in prepare_chunks(recipe, partition, into=columns):
         weights.add(done, chunk)
         done += chunk.events
-    return ResidentPartition(partition.first_event, done, columns, weights.found, hold)
+    return ResidentPartition(
+        partition.first_event, done, columns, weights.found, weights.total, hold
+    )

@@ -369,3 +369,19 @@ def test_copies_share_nothing_and_go_on_by_themselves() -> None:
         add(other, [3.0], 2, "compiled")
         assert other.round() == [4.0]
         assert (other.count, state.count) == (3, 2)
+
+
+@pytest.mark.parametrize("events", [0, 1, 1000, 2**33])
+@pytest.mark.parametrize("before", [[], [0.25, -3e200]])
+def test_ones_are_added_at_once(events: int, before: list[float]) -> None:
+    """The state that as many single ones leave, merged and rounded as they are."""
+    found, other = Accumulator(2), Accumulator(2)
+    for sums in (found, other):
+        sums.add_rows(np.array([before, before]), 0)
+    found.add_ones(events)
+    if events < 10_000:
+        other.add_rows(np.ones((2, events)), len(before))
+        assert found == other
+    assert found.count == len(before) + events
+    if not before:
+        assert found.round() == [events, events]
