@@ -30,7 +30,7 @@ class Question(NamedTuple):
     row, other
         Numbers of the rows.
     low, high
-        What they are compared to.
+        What they are compared to; moduli are compared to finite ones.
     """
 
     kind: Kind

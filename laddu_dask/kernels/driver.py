@@ -42,6 +42,7 @@ from laddu_dask.kernels.loops import (
     WORDS,
     Function,
     every_lane,
+    lanes_of,
     word,
 )
 
@@ -145,7 +146,7 @@ def _fold(module: Any) -> Any:
     with f.count(word(0), count, LANES) as position:
         rest = b.load(b.bitcast(f.at(values, position), VECTOR.as_pointer()))
         rest.align = 8
-        modulus = b.and_(b.bitcast(rest, VECTOR_WORD), _lanes_of(_MODULUS))
+        modulus = b.and_(b.bitcast(rest, VECTOR_WORD), lanes_of(_MODULUS))
         top = b.load(largest)
         b.store(b.select(b.icmp_signed(">", modulus, top), modulus, top), largest)
         for total, constant in zip(sums, constants, strict=True):
@@ -159,10 +160,6 @@ def _fold(module: Any) -> Any:
     b.store(modulus, f.at(out, word(FOLDS)))
     b.ret_void()
     return f.function
-
-
-def _lanes_of(x: int) -> Any:
-    return ir.Constant(VECTOR_WORD, [x] * LANES)
 
 
 def _sum_of_lanes(b: Any, vector: Any) -> Any:

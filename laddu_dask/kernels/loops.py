@@ -32,6 +32,11 @@ def word(x: int) -> Any:
     return ir.Constant(WORD, x)
 
 
+def lanes_of(x: int) -> Any:
+    """A constant vector of one integer."""
+    return ir.Constant(VECTOR_WORD, [x] * LANES)
+
+
 def every_lane(b: Any, scalar: Any) -> Any:
     """A vector of one number."""
     first = b.insert_element(ir.Constant(VECTOR, ir.Undefined), scalar, word(0))

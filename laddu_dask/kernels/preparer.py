@@ -111,5 +111,7 @@ class CpuSources:
 
 
 def _words(question: Question) -> tuple[int, ...]:
-    limits = struct.unpack("<2q", struct.pack("<2d", question.low, question.high))
-    return KINDS.index(question.kind), question.row, question.other, *limits
+    low, high = struct.unpack("<2q", struct.pack("<2d", question.low, question.high))
+    if question.kind == "extreme":
+        low = max(low - 1, 0)
+    return KINDS.index(question.kind), question.row, question.other, low, high

@@ -38,14 +38,18 @@ from laddu_dask.kernels.loops import (
     KERNEL,
     NUMBERS,
     VECTOR,
+    VECTOR_WORD,
     VOID,
     WORD,
     WORDS,
     Function,
     every_lane,
+    lanes_of,
     word,
 )
 
+#: Bits of a double without its sign, and of infinity.
+_MODULUS, _INFINITY = 0x7FFFFFFFFFFFFFFF, 0x7FF0000000000000
 #: Fields of a frame, all integers of 64 bits, and what they are: addresses; numbers of elements
 #: from one row (column) to the next, or from one vector of events to the next; and numbers of
 #: things. `single`: the target has floats. `filled` and `position` change.
@@ -71,7 +75,8 @@ FRAME = (
     "filled",
     "position",
 )
-#: Words of a question: kind, row, other row, and two doubles by their bits.
+#: Words of a question: kind, row, other row, and two doubles by their bits. Of an extreme number
+#: the first of these is less by one, but not negative.
 QUESTION_WORDS = 5
 
 _BITS = ir.VectorType(BIT, LANES)
@@ -192,16 +197,19 @@ def _ask(module: Any) -> Any:
     modulus = ir.Function(module, ir.FunctionType(VECTOR, [VECTOR]), f"llvm.fabs.v{LANES}f64")
     nothing = ir.Constant(_BITS, [0] * LANES)
     zero = ir.Constant(VECTOR, [0.0] * LANES)
-    infinity = ir.Constant(VECTOR, [float("inf")] * LANES)
 
     def differs(x: Any, y: Any) -> Any:
         both = b.and_(b.fcmp_unordered("uno", x, x), b.fcmp_unordered("uno", y, y))
         return b.and_(b.fcmp_unordered("!=", x, y), b.not_(both))
 
-    def is_extreme(size: Any, low: Any, high: Any) -> Any:
-        small = b.and_(b.fcmp_ordered("<", size, low), b.fcmp_ordered(">", size, zero))
-        large = b.and_(b.fcmp_ordered(">", size, high), b.fcmp_ordered("<", size, infinity))
-        return b.or_(small, large)
+    def is_extreme(x: Any, low: Any, high: Any) -> Any:
+        # As integers moduli have the order of the numbers. Less one, that of zero is the largest,
+        # so both kinds of extreme numbers are a range each: two comparisons instead of four.
+        low, high = (b.bitcast(limit, VECTOR_WORD) for limit in (low, high))
+        less = b.sub(b.and_(b.bitcast(x, VECTOR_WORD), lanes_of(_MODULUS)), lanes_of(1))
+        small = b.icmp_unsigned("<", less, low)
+        width = b.sub(lanes_of(_INFINITY - 1), high)
+        return b.or_(small, b.icmp_unsigned("<", b.sub(less, high), width))
 
     #: Values, those of the other row, and both limits -> answers by lane, the first bit first.
     found: dict[Kind, Callable[[Any, Any, Any, Any], tuple[Any, ...]]] = {
@@ -213,7 +221,7 @@ def _ask(module: Any) -> Any:
         "differs": lambda x, y, low, high: (b.fcmp_unordered("!=", x, low),),
         "unequal": lambda x, y, low, high: (differs(x, y),),
         "unopposite": lambda x, y, low, high: (differs(x, b.fneg(y)),),
-        "extreme": lambda x, y, low, high: (is_extreme(b.call(modulus, [x]), low, high),),
+        "extreme": lambda x, y, low, high: (is_extreme(x, low, high),),
     }
     with f.count(word(0), count) as number:
         words = f.at(questions, b.mul(number, word(QUESTION_WORDS)))

@@ -57,7 +57,7 @@ class Execution:
         Threads of this process; None takes the processors that this process may use. On a cluster
         the workers' own thread counts hold.
     chunk_events
-        Most events worked on at once by a thread, at most 65536; None lets the planner decide. The
+        Most events worked on at once by a thread, at most 131072; None lets the planner decide. The
         planner may go lower. Results do not depend on it.
     memory
         Budget of this process, or of each worker: ``"2 GiB"``, ``"50%"``, a number of bytes, a

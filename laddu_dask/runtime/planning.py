@@ -33,9 +33,11 @@ PARTITIONS_PER_THREAD = 2
 #: The same where not everything fits in memory: the smaller they are, the more of them do.
 PARTITIONS_PER_THREAD_MIXED = 16
 #: To begin a chunk takes a decoder 20 us a column, and all else a tenth of a millisecond: an event
-#: of three columns took 24 ns in a streaming pass with chunks of 16 tiles, 17 ns with ones of this
-#: length. Longer ones save no time, and take memory beside what is kept.
-CHUNK_EVENTS = 64 * TILE
+#: of two columns took 24 ns in a streaming pass with chunks of 16 tiles, 13 ns with the longest.
+#: Longer ones save no time. Nor do those with many columns from some bytes on, and the next chunk
+#: is in memory beside the one in use.
+LONGEST_CHUNK, SHORTEST_CHUNK = 128 * TILE, 16 * TILE
+CHUNK_BYTES = 1 << 24
 #: Bookkeeping of one prepared chunk.
 FIXED_BYTES = 1024
 
@@ -290,7 +292,7 @@ def _shares(
             room = group.disk - rounding
         else:
             requests = [_request(item, [item.dataset.n_events], group.threads) for item in passes]
-            loads = [request.load(resident=0, user_chunk=CHUNK_EVENTS) for request in requests]
+            loads = [request.load(resident=0, user_chunk=None) for request in requests]
             beside = max((load.transient.peak(load.largest) for load in loads), default=0)
             room = group.budget - beside - rounding
         rooms.append(max(room, 0) * group.processes)
@@ -304,6 +306,7 @@ def _request(item: Pass, sizes: Sequence[int], threads: int) -> DatasetRequest:
     cached = columns + 8 * item.dataset.schema.has_weight
     source = 8 * (item.dataset.decoded_columns(programs.columns) + 1)
     prepared = 8 * (programs.prepare.n_outputs + 1)
+    fitting = CHUNK_BYTES // source // TILE * TILE
     return DatasetRequest(
         label=item.label,
         events=sum(sizes),
@@ -314,7 +317,7 @@ def _request(item: Pass, sizes: Sequence[int], threads: int) -> DatasetRequest:
         transient_bytes_per_event=2 * prepared + source,
         tasks_in_flight=threads,
         tile_events=TILE,
-        longest_chunk=CHUNK_EVENTS,
+        longest_chunk=min(max(fitting, SHORTEST_CHUNK), LONGEST_CHUNK),
         fragments=max(len(item.dataset.fragments), 1),
         partitions=max(len(sizes), 1),
     )
