@@ -292,7 +292,7 @@ def _shares(
             room = group.disk - rounding
         else:
             requests = [_request(item, [item.dataset.n_events], group.threads) for item in passes]
-            loads = [request.load(resident=0, user_chunk=None) for request in requests]
+            loads = [request.load(resident=0, user_chunk=SHORTEST_CHUNK) for request in requests]
             beside = max((load.transient.peak(load.largest) for load in loads), default=0)
             room = group.budget - beside - rounding
         rooms.append(max(room, 0) * group.processes)
