@@ -38,6 +38,10 @@ PARTITIONS_PER_THREAD_MIXED = 16
 #: is in memory beside the one in use.
 LONGEST_CHUNK, SHORTEST_CHUNK = 128 * TILE, 16 * TILE
 CHUNK_BYTES = 1 << 24
+#: A long chunk takes at most such a share of a thread's memory. Allocators keep for a while what one
+#: thread asked for and another gave back, more of it in larger pieces: passes with a budget of
+#: 12 MiB took 35 MiB in chunks of 16 tiles, and 70 MiB in chunks of 20.
+CHUNK_SHARE = 32
 #: Bookkeeping of one prepared chunk.
 FIXED_BYTES = 1024
 
@@ -204,7 +208,7 @@ def plan_session(
         for item, own, count in zip(passes, partitions, counts, strict=True):
             most = -(-count[number] // group.processes)
             sizes = sorted((partition.events for partition in own), reverse=True)[:most]
-            requests.append(_request(item, sizes, group.threads))
+            requests.append(_request(item, sizes, group.threads, group.budget))
         plan = GroupPlan(group, _decide(requests, group, execution))
         left = _beside_arrays(passes, group)
         if left != group:
@@ -277,7 +281,7 @@ def _shares(
     groups: Sequence[Group],
 ) -> list[Fraction]:
     """The share of all partitions that each group gets."""
-    each = [_request(item, [1], 1).cache_bytes_per_event for item in passes]
+    each = [_request(item, [1], 1, 0).cache_bytes_per_event for item in passes]
     kept = sum(n * item.dataset.n_events for n, item in zip(each, passes, strict=True))
     # Shares are rounded to whole partitions, which may be one more of each pass.
     rounding = sum(
@@ -291,7 +295,8 @@ def _shares(
         elif execution.storage == "spilled":
             room = group.disk - rounding
         else:
-            requests = [_request(item, [item.dataset.n_events], group.threads) for item in passes]
+            sizes = [(item, [item.dataset.n_events]) for item in passes]
+            requests = [_request(*of, group.threads, group.budget) for of in sizes]
             loads = [request.load(resident=0, user_chunk=SHORTEST_CHUNK) for request in requests]
             beside = max((load.transient.peak(load.largest) for load in loads), default=0)
             room = group.budget - beside - rounding
@@ -299,14 +304,14 @@ def _shares(
     return fair_shares([group.threads * group.processes for group in groups], rooms, kept)
 
 
-def _request(item: Pass, sizes: Sequence[int], threads: int) -> DatasetRequest:
+def _request(item: Pass, sizes: Sequence[int], threads: int, budget: int) -> DatasetRequest:
     """Sizes of what a process gets of a pass: partitions of so many events."""
     programs = item.programs
     columns = BYTES[programs.precision] * programs.n_cached
     cached = columns + 8 * item.dataset.schema.has_weight
     source = 8 * (item.dataset.decoded_columns(programs.columns) + 1)
     prepared = 8 * (programs.prepare.n_outputs + 1)
-    fitting = CHUNK_BYTES // source // TILE * TILE
+    fitting = min(CHUNK_BYTES, budget // CHUNK_SHARE // threads) // source // TILE * TILE
     return DatasetRequest(
         label=item.label,
         events=sum(sizes),
