@@ -38,8 +38,8 @@ PARTITIONS_PER_THREAD_MIXED = 16
 #: is in memory beside the one in use.
 LONGEST_CHUNK, SHORTEST_CHUNK = 128 * TILE, 16 * TILE
 CHUNK_BYTES = 1 << 24
-#: A long chunk takes at most such a share of a thread's memory. Allocators keep for a while what one
-#: thread asked for and another gave back, more of it in larger pieces: passes with a budget of
+#: A long chunk takes at most such a share of a thread's memory. Allocators keep for a while what
+#: one thread asked for and another gave back, more of it in larger pieces: passes with a budget of
 #: 12 MiB took 35 MiB in chunks of 16 tiles, and 70 MiB in chunks of 20.
 CHUNK_SHARE = 32
 #: Bookkeeping of one prepared chunk.
