@@ -9,8 +9,6 @@ from laddu_dask.data import ArrayFragment, Batch
 
 
 class _Counting(ArrayFragment):
-    read_run = None  # type: ignore[assignment]  # read as any source is
-
     reads: list[int]
 
     @classmethod

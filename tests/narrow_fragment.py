@@ -17,7 +17,6 @@ class Narrow:
     inner: Any
     most: int
     wrapped: bool = False
-    read_run = None  # of the inner one: it would get past `read`
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

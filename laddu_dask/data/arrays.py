@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from laddu_dask.data.checks import checked_batch_rows, checked_cut, digest, refuse_non_finite
-from laddu_dask.data.fragment import Batch, Floats, Fragment
+from laddu_dask.data.fragment import Batch, Floats
 from laddu_dask.data.numbers import checked_numbers, checked_weights, wrong_shape
-from laddu_dask.data.pieces import Piece
 from laddu_dask.data.schema import Schema, p4_columns
 from laddu_dask.errors import DataError
 
@@ -82,22 +81,6 @@ class ArrayFragment:
 
     def unweighted(self) -> ArrayFragment:
         return replace(self, weights=None)
-
-    def continues(self, previous: Fragment) -> bool:
-        """Never: there is nothing to gain from reading arrays in one go."""
-        return False
-
-    def read_run(
-        self, run: Sequence[Fragment], columns: Sequence[str], batch_rows: int
-    ) -> Iterator[Piece]:
-        """The rows as they are, without copies."""
-        size = checked_batch_rows(batch_rows)
-        Schema(self.columns).require(columns, wanted_by="reading", source=self.label)
-        rows = [self.values[self.columns.index(name)] for name in columns]
-        for start in range(0, self.rows, size):
-            stop = min(start + size, self.rows)
-            weights = None if self.weights is None else self.weights[start:stop]
-            yield Piece(stop - start, [row[start:stop] for row in rows], weights)
 
     def read(self, columns: Sequence[str], batch_rows: int) -> Iterator[Batch]:
         size = checked_batch_rows(batch_rows)

@@ -203,8 +203,6 @@ def test_a_partition_counted_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -
 class Short(ArrayFragment):
     """A source that ends early without saying so."""
 
-    read_run = None  # type: ignore[assignment]  # read as any source is
-
     def cut(self, start: int, stop: int) -> Short:
         piece = super().cut(start, stop)
         return Short(piece.columns, piece.values, piece.weights, piece.offset)
@@ -256,8 +254,6 @@ def test_preparation_stops_at_the_first_error() -> None:
     (whole,) = events().fragments
 
     class Failing(ArrayFragment):
-        read_run = None  # type: ignore[assignment]  # read as any source is
-
         def cut(self, start: int, stop: int) -> Failing:
             piece = super().cut(start, stop)
             return Failing(piece.columns, piece.values, piece.weights, piece.offset)

@@ -148,8 +148,6 @@ def test_names_that_clash(tmp_path: Path) -> None:
 class Trouble(ArrayFragment):
     """Fails, or kills its process once, where it is told to."""
 
-    read_run = None  # type: ignore[assignment]  # read as any source is
-
     folder: Path
     fails_at: int = -1
     kills_at: int = -1

@@ -49,8 +49,6 @@ def likelihood(data: ld.Dataset, **options: Any) -> ld.Likelihood:
 class Slow(ArrayFragment):
     """Arrays that are read as if they lay in a file; notes every batch that was begun."""
 
-    read_run = None  # type: ignore[assignment]  # read as any source is
-
     in_memory = False
 
     def cut(self, start: int, stop: int) -> Slow:

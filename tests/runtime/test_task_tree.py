@@ -187,8 +187,6 @@ def test_nothing_stays_behind(client: Client, monkeypatch: pytest.MonkeyPatch) -
 class Broken(ArrayFragment):
     """Cannot be read from event 5000 on; the later, the sooner it says so."""
 
-    read_run = None  # type: ignore[assignment]  # read as any source is
-
     def cut(self, start: int, stop: int) -> Broken:
         piece = super().cut(start, stop)
         return Broken(piece.columns, piece.values, piece.weights, piece.offset)
@@ -223,8 +221,6 @@ def test_the_first_error_is_raised(
 class Short(ArrayFragment):
     """Gives a row less than it promises; the reader notices."""
 
-    read_run = None  # type: ignore[assignment]  # read as any source is
-
     def cut(self, start: int, stop: int) -> Short:
         piece = super().cut(start, stop)
         return Short(piece.columns, piece.values, piece.weights, piece.offset)
@@ -255,8 +251,6 @@ def test_a_lost_branch_is_noticed(client: Client, monkeypatch: pytest.MonkeyPatc
 
 class Deadly(ArrayFragment):
     """Kills the first process that reads the tenth partition."""
-
-    read_run = None  # type: ignore[assignment]  # read as any source is
 
     folder: Path
 

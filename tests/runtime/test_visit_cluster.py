@@ -40,8 +40,6 @@ N = PARTITIONS * 1024
 class Watched(ArrayFragment):
     """Notes every reading in a folder; fails, or kills its process once, where it is told to."""
 
-    read_run = None  # type: ignore[assignment]  # read as any source is
-
     folder: Path
     orders: dict[str, int]
 
