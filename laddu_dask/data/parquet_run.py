@@ -143,7 +143,7 @@ def _piece(record: pa.RecordBatch, columns: Sequence[str], weight: str | None) -
     weights = None
     if weight is not None:
         weights = found[weight].astype(np.float64, copy=False)
-        if not np.isfinite(weights).all():
+        if not _all_finite(weights):
             raise _IrregularError
     return Piece(record.num_rows, [found[name] for name in columns], weights)
 
@@ -152,5 +152,16 @@ def _plain(column: pa.Array) -> NDArray[Any]:
     """Floats of their own width; integers become float64. Anything else is irregular."""
     if column.null_count:
         raise _IrregularError
+    if pa.types.is_floating(column.type) and len(column):
+        # pyarrow's own conversion imports pandas where that is installed, which takes a second.
+        start, dtype = column.offset, np.dtype(column.type.to_pandas_dtype())
+        return np.frombuffer(column.buffers()[1], dtype)[start : start + len(column)]
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values if values.dtype.kind == "f" else widen_integers(values)
+
+
+def _all_finite(numbers: NDArray[Any]) -> bool:
+    """A finite sum says so without an array of answers; any other sum may have overflowed."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.add.reduce(numbers)
+    return bool(np.isfinite(total) or np.isfinite(numbers).all())

@@ -35,7 +35,8 @@ class PreparedChunk(NamedTuple):
     findings
         What the events leave of the assumptions that they contradict, by digest.
     weights
-        Weights, shape (padded events,), zero in the padding; 1.0 if all events count the same.
+        Weights, shape (padded events,), zero in the padding; 1.0 if all events count the same. Of
+        all chunks in one place, without padding; see `into` of `ChunkPreparation`.
     failure
         What is wrong with the event behind the last one; then nothing follows.
     """
@@ -46,6 +47,21 @@ class PreparedChunk(NamedTuple):
     findings: dict[str, str]
     weights: Array | float
     failure: DataError | None
+
+
+class Place(NamedTuple):
+    """Room for all prepared events of a partition.
+
+    Attributes
+    ----------
+    columns
+        For the cached columns.
+    weights
+        For the weights, shape (padded events,); untouched by events that all count the same.
+    """
+
+    columns: Rows
+    weights: Array
 
 
 class ChunkPreparation:
@@ -62,7 +78,8 @@ class ChunkPreparation:
     pool
         Gives memory for chunks.
     into
-        Receives the columns of all chunks, each where its events begin; None: each has its own.
+        Receives the columns and the weights of all chunks, each where its events begin; None: each
+        has its own.
     part_events
         Most events prepared at once, whole tiles; None: all of a chunk.
     """
@@ -73,7 +90,7 @@ class ChunkPreparation:
         backend: Backend,
         label: str,
         pool: ArrayPool,
-        into: Rows | None = None,
+        into: Place | None = None,
         part_events: int | None = None,
     ) -> None:
         self._programs = programs
@@ -100,7 +117,7 @@ class ChunkPreparation:
                 source.start + start,
                 stop - start,
                 *self._columns(sources, start, stop, source.start + start),
-                self._weights(pieces, start, stop),
+                self._weights(pieces, start, stop, source.start + start),
                 failure if stop == sources.events else None,
             )
 
@@ -108,21 +125,27 @@ class ChunkPreparation:
         self, sources: Sources, start: int, stop: int, place: int
     ) -> tuple[Rows, dict[str, str]]:
         """Columns of some of the events, and what was found in them."""
-        programs, columns, events = self._programs, self._into, stop - start
-        own = columns is None
-        if columns is None:
+        programs, into, events = self._programs, self._into, stop - start
+        columns: Rows
+        if into is None:
             shape = programs.n_cached, padded(events)
             columns, place = self._pool.empty(shape, NUMBERS[programs.precision]), 0
+        else:
+            columns = into.columns
         answers = self._preparer.prepare(sources, start, stop, columns, place, self._pool.empty)
-        if own:  # whatever reads the padding finds ordinary numbers there
+        if into is None:  # whatever reads the padding finds ordinary numbers there
             columns[:, events:] = columns[:, events - 1 : events]
         return columns, {key.hex(): left for key, left in programs.findings(answers).items()}
 
-    def _weights(self, pieces: Sequence[Piece], start: int, stop: int) -> Array | float:
+    def _weights(self, pieces: Sequence[Piece], start: int, stop: int, place: int) -> Array | float:
         if all(piece.weights is None for piece in pieces):
             return 1.0
-        weights: Array = self._pool.empty((padded(stop - start),))
-        weights[stop - start :] = 0.0
+        weights: Array
+        if self._into is None:
+            weights = self._pool.empty((padded(stop - start),))
+            weights[stop - start :] = 0.0
+        else:
+            weights = self._into.weights[place : place + stop - start]
         first = 0
         for piece in pieces:
             low, high = max(start - first, 0), min(stop - first, piece.rows)

@@ -17,7 +17,7 @@ from laddu_dask.kernels import get_backend
 from laddu_dask.kernels.accumulator import TILE
 from laddu_dask.kernels.backend import Kernel, Reduction, Rows
 from laddu_dask.runtime.array_pool import ArrayPool
-from laddu_dask.runtime.chunk_preparation import ChunkPreparation, merged_findings
+from laddu_dask.runtime.chunk_preparation import ChunkPreparation, Place, merged_findings
 from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.read_ahead import items_of
 from laddu_dask.runtime.source_chunks import Source
@@ -93,7 +93,7 @@ def prepare_chunks(
     recipe: Recipe,
     partition: Partition,
     *,
-    into: Rows | None = None,
+    into: Place | None = None,
     part_bytes: int | None = None,
 ) -> Iterator[Chunk]:
     """Chunks of `chunk_events`, the last one shorter; fragments do not show in them.
@@ -106,7 +106,8 @@ def prepare_chunks(
     recipe, partition
         What is prepared.
     into
-        Receives the columns of all chunks, and is what they refer to; without it each has its own.
+        Receives the columns and weights of all chunks, and is what they refer to; without it each
+        has its own.
     part_bytes
         Chunks with more bytes are prepared in parts, for those who use an event at once: it is
         still in the cache of a core.

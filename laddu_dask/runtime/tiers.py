@@ -18,7 +18,7 @@ from laddu_dask.kernels import Accumulator, Backend, column_layout, get_backend
 from laddu_dask.kernels.backend import Kernel, Reduction, Rows
 from laddu_dask.memory import Storage
 from laddu_dask.memory.room import Hold, Room
-from laddu_dask.runtime.chunk_preparation import NUMBERS
+from laddu_dask.runtime.chunk_preparation import NUMBERS, Place
 from laddu_dask.runtime.partitions import Partition
 from laddu_dask.runtime.preparation import Chunk, Recipe, bound, prepare_chunks, source_of
 from laddu_dask.runtime.spill_folder import spill_folder
@@ -33,27 +33,41 @@ class _Weights:
     """Weights of a partition; most often all are one, and then nothing is kept.
 
     They are summed as they come: a pass for it would read them from memory again.
+
+    Parameters
+    ----------
+    room
+        Where they lie that are not 1.0 for a whole chunk, shape (padded events,).
+    backend
+        Sums them.
     """
 
-    def __init__(self, width: int, backend: Backend) -> None:
-        self._width, self._backend = width, backend
-        self.found: Array | float = 1.0
+    def __init__(self, room: Array, backend: Backend) -> None:
+        self._room, self._backend = room, backend
+        self._equal = True
+        self._done = 0
         self.total = Accumulator(1)
 
-    def add(self, done: int, chunk: Chunk) -> None:
-        """Weights of a chunk behind `done` events."""
-        own = chunk.weights if isinstance(chunk.weights, float) else chunk.weights[: chunk.events]
-        if isinstance(own, float):
+    def add(self, chunk: Chunk) -> None:
+        """The next events."""
+        done, self._done = self._done, self._done + chunk.events
+        if isinstance(chunk.weights, float):
             self.total.add_ones(chunk.events)
-        else:
-            self._backend.add_numbers(own, chunk.first_event, self.total)
-        if isinstance(self.found, float):
-            if np.all(own == 1.0):
-                return
-            room: Array = column_layout.aligned_empty((self._width,))
-            room[:done], room[done:] = 1.0, 0.0
-            self.found = room
-        self.found[done : done + chunk.events] = own
+            if not self._equal:
+                self._room[done : self._done] = 1.0
+            return
+        self._backend.add_numbers(chunk.weights, chunk.first_event, self.total)
+        # The first one tells nearly always, and no array of answers is made then.
+        if self._equal and (chunk.weights[0] != 1.0 or np.any(chunk.weights != 1.0)):
+            self._equal = False
+            self._room[:done] = 1.0
+
+    def kept(self) -> Array | float:
+        """All of them, zero in the padding; or 1.0."""
+        if self._equal:
+            return 1.0
+        self._room[self._done :] = 0.0
+        return self._room
 
 
 class ResidentPartition:
@@ -208,11 +222,12 @@ def _resident(recipe: Recipe, partition: Partition, hold: Hold) -> ResidentParti
         vectors=backend.by_vectors(count),
         dtype=NUMBERS[recipe.programs.precision],
     )
-    weights = _Weights(column_layout.capacity(columns), backend)
+    place = Place(columns, column_layout.aligned_empty((column_layout.capacity(columns),)))
+    weights = _Weights(place.weights, backend)
     done = 0
-    for chunk in prepare_chunks(recipe, partition, into=columns):
-        weights.add(done, chunk)
+    for chunk in prepare_chunks(recipe, partition, into=place):
+        weights.add(chunk)
         done += chunk.events
     return ResidentPartition(
-        partition.first_event, done, columns, weights.found, weights.total, hold
+        partition.first_event, done, columns, weights.kept(), weights.total, hold
     )

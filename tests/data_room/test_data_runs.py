@@ -131,6 +131,16 @@ def test_unweighted_events_have_no_weights(tmp_path: Path) -> None:
     assert [piece.weights for piece in read_pieces(data.fragments, ["x"], 100)] == [None]
 
 
+@pytest.mark.filterwarnings("error")
+def test_weights_whose_sum_overflows_are_numbers(tmp_path: Path) -> None:
+    """Each is finite, and they are delivered in one go."""
+    weights = np.tile([1.5e308, -1.0, 1.5e308], 10)
+    pq.write_table(pa.table({"x": weights, "weight": weights}), tmp_path / "a.parquet")
+    (piece,) = read_pieces(read_parquet(tmp_path).fragments, ["x"], 100)
+    assert piece.weights is not None
+    assert piece.weights.tobytes() == weights.tobytes()
+
+
 def _null(whole: pa.Table) -> pa.Table:
     values = whole["x"].to_pylist()
     values[57] = None

@@ -13,7 +13,7 @@ import laddu_dask as ld
 from laddu_dask.compiler import Assumptions
 from laddu_dask.kernels import Accumulator, get_backend
 from laddu_dask.memory import MAX_BYTES, LeasePool, LocalRoom
-from laddu_dask.runtime.partitions import partition_dataset
+from laddu_dask.runtime.partitions import Partition, partition_dataset
 from laddu_dask.runtime.preparation import Recipe
 from laddu_dask.runtime.tiers import ResidentPartition, prepare
 
@@ -65,6 +65,23 @@ def test_weights_that_differ_at_the_end() -> None:
     last.weight_sum(get_backend("cpu")).merge(expected)  # what is kept does not change by it
     assert last.weight_sum(get_backend("cpu")) == expected
     assert last.__sizeof__() > 16 * chunk.columns.shape[1]
+
+
+def test_weights_of_several_data_sets() -> None:
+    """Files without weights between others: ones are kept where other weights are kept."""
+    x, weights = np.linspace(0.5, 1.5, 1024), np.linspace(-1.0, 3.0, 1024)
+    plain = ld.Dataset.from_arrays(scalars={"x": x})
+    other = ld.Dataset.from_arrays(scalars={"x": x}, weights=weights)
+    programs = MODEL.grouped("linear", Assumptions()).programs
+    parts = [plain, other, plain, other]
+    fragments = tuple(fragment for part in parts for fragment in part.fragments)
+    for chunk_events in (1024, 2048, 4096):
+        recipe = Recipe("data", programs, "interpreter", chunk_events)
+        found = prepare(recipe, Partition(0, fragments), ["resident"], ROOM)
+        (chunk,) = found.chunks()
+        assert isinstance(chunk.weights, np.ndarray)
+        expected = np.concatenate([np.ones(1024), weights, np.ones(1024), weights])
+        assert chunk.weights[: chunk.events].tobytes() == expected.tobytes()
 
 
 def test_a_partition_is_bound_once_and_travels_without_code() -> None:
