@@ -39,9 +39,10 @@ from laddu_dask.kernels.optimizer import optimizer
 RATE_SHARE = 0.85
 #: Most that 32 parameter sets cost, in passes with one.
 MANY, MANY_COST = 32, 2.0
-#: Events of each sample: about as many numbers for wide models as for narrow ones.
-EVENTS = {"A": 300_000, "wide": 300_000}
-USUAL_EVENTS = 4_000_000
+#: Events of each sample: about as many numbers for wide models as for narrow ones, and row groups
+#: of usual size enough to be shared by several threads.
+EVENTS = {"A": 1 << 20, "wide": 1 << 20}
+USUAL_EVENTS = 1 << 23
 #: What pyarrow decodes fastest at a time.
 BATCH_ROWS = 1 << 16
 #: Seconds that the compiler may need.
