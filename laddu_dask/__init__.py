@@ -47,6 +47,7 @@ from laddu_dask.expr import (
     where,
 )
 from laddu_dask.fit import FitResult
+from laddu_dask.importers import LadduDefectWarning, from_laddu
 from laddu_dask.likelihood import NLL, ExtendedNLL, Likelihood
 from laddu_dask.memory import MemoryBudget, MemoryPlan
 from laddu_dask.physics import (
@@ -95,6 +96,7 @@ __all__ = [
     "ExpressionError",
     "ExtendedNLL",
     "FitResult",
+    "LadduDefectWarning",
     "LadduError",
     "Likelihood",
     "Mandelstam",
@@ -125,6 +127,7 @@ __all__ = [
     "evaluate",
     "evaluate_elements",
     "f_vector",
+    "from_laddu",
     "gottfried_jackson_angles",
     "helicity_angles",
     "k_matrix",

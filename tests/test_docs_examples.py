@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 DOCS = Path(__file__).parent.parent / "docs"
+DATA = Path(__file__).parent / "data"
 
 
 def run_page(name: str) -> dict[str, Any]:
@@ -45,3 +47,11 @@ def test_asking_a_model_about_events(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert names["total"] == pytest.approx(np.sum(weight * expected), rel=1e-12)
     assert names["values"][0] == names["total"]
     assert len(list((tmp_path / "with-intensity").glob("part-*.parquet"))) >= 1
+
+
+def test_models_of_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sample = json.loads((DATA / "laddu_json" / "tagged.json").read_text(encoding="utf-8"))
+    (tmp_path / "intensity.json").write_text(json.dumps(sample["table"]), encoding="utf-8")
+    names = run_page("importing.md")
+    assert names["model"].parameter_names == tuple(sample["parameters"])

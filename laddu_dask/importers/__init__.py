@@ -1,0 +1,6 @@
+"""Models written for other programs, read as expressions: nothing here evaluates anything."""
+
+from laddu_dask.importers.laddu_defects import LadduDefectWarning
+from laddu_dask.importers.laddu_table import from_laddu
+
+__all__ = ["LadduDefectWarning", "from_laddu"]
