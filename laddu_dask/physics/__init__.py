@@ -4,6 +4,7 @@ A formula is a small pure function in a file of its own kind, with its conventio
 Momenta and masses are in GeV by habit, angles in radians.
 """
 
+from laddu_dask.physics.backgrounds import bernstein, chebyshev, exponential, legendre
 from laddu_dask.physics.barriers import (
     BarrierKind,
     barrier_squared,
@@ -12,6 +13,7 @@ from laddu_dask.physics.barriers import (
 )
 from laddu_dask.physics.breakup import Sheet, kallen, q, q_squared, rho
 from laddu_dask.physics.chew_mandelstam import chew_mandelstam
+from laddu_dask.physics.flatte import flatte
 from laddu_dask.physics.frames import (
     Angles,
     Mandelstam,
@@ -23,12 +25,19 @@ from laddu_dask.physics.frames import (
     production_normal,
     to_rest_frame,
 )
+from laddu_dask.physics.gounaris_sakurai import gounaris_sakurai
+from laddu_dask.physics.interpolation import (
+    cubic_spline,
+    piecewise_constant,
+    piecewise_linear,
+)
 from laddu_dask.physics.kmatrix import (
     blatt_weisskopf_barriers,
     f_vector,
     k_matrix,
     p_vector,
 )
+from laddu_dask.physics.lass import lass
 from laddu_dask.physics.line_shapes import (
     breit_wigner,
     relativistic_breit_wigner,
@@ -53,19 +62,29 @@ __all__ = [
     "WignerD",
     "angles",
     "barrier_squared",
+    "bernstein",
     "blatt_weisskopf",
     "blatt_weisskopf_barriers",
     "blatt_weisskopf_custom",
     "breit_wigner",
+    "chebyshev",
     "chew_mandelstam",
+    "cubic_spline",
+    "exponential",
     "f_vector",
+    "flatte",
     "gottfried_jackson_angles",
+    "gounaris_sakurai",
     "helicity_angles",
     "k_matrix",
     "kallen",
+    "lass",
+    "legendre",
     "linearly_polarized_intensity",
     "mandelstam",
     "p_vector",
+    "piecewise_constant",
+    "piecewise_linear",
     "production_angles",
     "production_normal",
     "production_plane_angle",
