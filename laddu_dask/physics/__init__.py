@@ -37,6 +37,7 @@ from laddu_dask.physics.kmatrix import (
     k_matrix,
     p_vector,
 )
+from laddu_dask.physics.kmatrix_tables import KMatrixTable, kopf_k_matrix
 from laddu_dask.physics.lass import lass
 from laddu_dask.physics.line_shapes import (
     breit_wigner,
@@ -55,6 +56,7 @@ from laddu_dask.physics.wigner import WignerD
 __all__ = [
     "Angles",
     "BarrierKind",
+    "KMatrixTable",
     "Mandelstam",
     "Sheet",
     "Vec3",
@@ -78,6 +80,7 @@ __all__ = [
     "helicity_angles",
     "k_matrix",
     "kallen",
+    "kopf_k_matrix",
     "lass",
     "legendre",
     "linearly_polarized_intensity",
