@@ -26,11 +26,6 @@ from laddu_dask.physics.frames import (
     to_rest_frame,
 )
 from laddu_dask.physics.gounaris_sakurai import gounaris_sakurai
-from laddu_dask.physics.interpolation import (
-    cubic_spline,
-    piecewise_constant,
-    piecewise_linear,
-)
 from laddu_dask.physics.kmatrix import (
     blatt_weisskopf_barriers,
     f_vector,
@@ -44,12 +39,14 @@ from laddu_dask.physics.line_shapes import (
     relativistic_breit_wigner,
     relativistic_breit_wigner_custom,
 )
+from laddu_dask.physics.piecewise import piecewise_constant, piecewise_linear
 from laddu_dask.physics.polarization import (
     linearly_polarized_intensity,
     production_plane_angle,
     zlm,
 )
 from laddu_dask.physics.spherical import spherical_harmonic
+from laddu_dask.physics.splines import cubic_spline
 from laddu_dask.physics.vectors import Vec3, Vec4
 from laddu_dask.physics.wigner import WignerD
 

@@ -91,6 +91,17 @@ def test_high_l_against_exact_arithmetic(l: int) -> None:
     assert at(blatt_weisskopf(Q, l=l), 0.4) == pytest.approx(expected, rel=1e-13)
 
 
+@pytest.mark.parametrize(
+    ("l", "expected"),
+    [(6, 60.044814592144116), (7, 124.62352830338571), (8, 256.93682109311667)],
+)
+def test_high_l_against_hankel_functions(l: int, expected: float) -> None:
+    """D3, both kinds: computed with mpmath's Hankel functions of half-integer order, 40 digits."""
+    assert at(blatt_weisskopf(Q, l=l), 0.4) == pytest.approx(expected, rel=1e-13)
+    tensor = blatt_weisskopf(Q, l=l, kind=BarrierKind.TENSOR)
+    assert at(tensor, 0.4) == pytest.approx(expected / 0.4**l, rel=1e-13)
+
+
 @pytest.mark.parametrize(("l", "expected"), [(1, 3.170792444795894), (2, 14.981171004179368)])
 def test_tensor_factor(l: int, expected: float) -> None:
     for q_r in (0.1973, -0.1973, parameter("r")):

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from mp_oracle import Verdict
 from oracle import evaluate
 from scipy.integrate import quad
 
@@ -127,6 +128,19 @@ def test_through_a_model(backend: str) -> None:
         [0.011273077538949561 - 0.13267946426137936j, 0.212306100891826, 0.7068736036618827]
     )
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_derivatives_by_free_masses() -> None:
+    """Above and below threshold and at negative s, against differences at 150 digits."""
+    expr = chew_mandelstam(S, mass1=parameter("m1"), mass2=parameter("m2"))
+    model, s = ld.Model(expr), [1.6, 0.9, -0.5]
+    events = ld.Dataset.from_arrays(scalars={"s": np.array(s)})
+    point = {"m1": M1, "m2": M2}
+    truth = [Verdict(expr, {"s": place}, point, seed=1) for place in s]
+    for backend in ("interpreter", "cpu"):
+        _, gradients = model.value_and_gradient(events, point, ld.Execution(backend=backend))
+        for gradient, true in zip(gradients, truth, strict=True):
+            assert (abs(gradient - true.gradient) <= 1e-15 * true.slope_scale).all()
 
 
 @pytest.mark.parametrize(
