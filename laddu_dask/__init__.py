@@ -66,6 +66,7 @@ from laddu_dask.physics import (
     breit_wigner,
     chebyshev,
     chew_mandelstam,
+    clebsch_gordan,
     cubic_spline,
     exponential,
     f_vector,
@@ -89,6 +90,7 @@ from laddu_dask.physics import (
     relativistic_breit_wigner_custom,
     rho,
     spherical_harmonic,
+    wigner_3j,
     zlm,
 )
 from laddu_dask.runtime import Execution, Model, evaluate, evaluate_elements, write_parquet
@@ -136,6 +138,7 @@ __all__ = [
     "chebyshev",
     "chew_mandelstam",
     "cis",
+    "clebsch_gordan",
     "complex",
     "cparameter",
     "cubic_spline",
@@ -180,6 +183,7 @@ __all__ = [
     "sum",
     "vector",
     "where",
+    "wigner_3j",
     "write_parquet",
     "zlm",
 ]

@@ -13,6 +13,11 @@ from laddu_dask.physics.barriers import (
 )
 from laddu_dask.physics.breakup import Sheet, kallen, q, q_squared, rho
 from laddu_dask.physics.chew_mandelstam import chew_mandelstam
+from laddu_dask.physics.clebsch_gordan import (
+    clebsch_gordan,
+    clebsch_gordan_signed_square,
+    wigner_3j,
+)
 from laddu_dask.physics.flatte import flatte
 from laddu_dask.physics.frames import (
     Angles,
@@ -68,6 +73,8 @@ __all__ = [
     "breit_wigner",
     "chebyshev",
     "chew_mandelstam",
+    "clebsch_gordan",
+    "clebsch_gordan_signed_square",
     "cubic_spline",
     "exponential",
     "f_vector",
@@ -95,5 +102,6 @@ __all__ = [
     "rho",
     "spherical_harmonic",
     "to_rest_frame",
+    "wigner_3j",
     "zlm",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from oracle import evaluate
 from scipy.linalg import expm
 
+import laddu_dask as ld
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import scalar
 from laddu_dask.physics import WignerD, spherical_harmonic
@@ -64,12 +66,67 @@ def test_against_the_matrix_exponential(two_j: int) -> None:
                 assert value == pytest.approx(expected[row, column], abs=5e-15)
 
 
-@pytest.mark.parametrize(("j", "tolerance"), [(10, 1e-14), (20, 2e-11)])
+@pytest.mark.parametrize(("j", "tolerance"), [(10, 1e-14), (20, 1e-13), (70, 1e-12)])
 def test_high_j(j: int, tolerance: float) -> None:
     expected = rotation(Fraction(j), BETA)
     row = [d(j, 1, m) for m in range(j, -j - 1, -1)]
     np.testing.assert_allclose(row, expected[j - 1], atol=tolerance)
     assert sum(value**2 for value in row) == pytest.approx(1, abs=10 * tolerance)
+
+
+@pytest.mark.parametrize(
+    ("j", "m_prime", "m", "beta", "expected"),
+    [
+        (30, 1, 2, 0.7, 0.17856075796726753),
+        (40, 1, 2, 0.7, 0.10268339296497689),
+        (70, 1, 2, 0.7, -0.11735457108935954),
+        (70, 0, 0, 2.5, 0.10994210263824467),
+        (70, -35, 20, 1.3, 0.1100399012459093),
+        (70, 69, -3, 1.6, 0.0416902607518538),
+        (70, 70, 70, 0.2, 0.49600474426480545),
+        (55.5, -0.5, 20.5, 2.9, -0.0011533142666777822),
+        (70, 50, -50, 3.0, 0.3008344692089653),
+        (70, -2, 1, 1e-3, 7.2957692938287e-06),
+        (21, 3, -3, -1.1, 0.0022258078216696254),
+    ],
+)
+def test_against_many_digits(j: Any, m_prime: Any, m: Any, beta: float, expected: float) -> None:
+    """D13: Wigner's sum evaluated with 120 digits."""
+    assert d(j, m_prime, m, beta) == pytest.approx(expected, abs=2e-14)
+
+
+def test_both_forms_agree_where_they_meet() -> None:
+    """The recurrence, used above j = 10, against the sum that it takes over from."""
+    half = scalar("beta") / 2
+    columns = {"beta": np.linspace(-3.2, 3.2, 41)}
+    for labels in ((8, 0, 0), (10, 3, -2), (9.5, -1.5, 4.5), (10, 10, -1), (7, -7, 7)):
+        element = WignerD(*labels)
+        np.testing.assert_allclose(
+            evaluate(element._recurrence(half), columns),
+            evaluate(element._sum(half), columns),
+            atol=2e-14,
+        )
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_compiled_with_a_free_angle(backend: Any) -> None:
+    """The recurrence in compiled programs: value and derivative by a free angle."""
+    x = np.array([0.5, 1.5, 2.5])
+    intensity = 1 + scalar("x") * WignerD(25, 3, -2).d(ld.parameter("beta")) ** 2
+    data = ld.Dataset.from_arrays(scalars={"x": x})
+    mc = ld.Dataset.from_arrays(scalars={"x": x[:2]})
+    term = ld.NLL(model=ld.Model(intensity), data=data, accepted_mc=mc)
+    with ld.Likelihood([term], execution=ld.Execution(backend=backend)) as likelihood:
+        value, (slope,) = likelihood.value_and_gradient([BETA])
+    element = d(25, 3, -2)
+    at = 1 + x * element**2
+    # d/dbeta d^j_{m'm} by the ladder: the derivative of exp(-i beta J_y) is -i J_y times it.
+    raised = math.sqrt((25 - 3) * (25 + 4)) / 2 * d(25, 4, -2)
+    lowered = math.sqrt((25 + 3) * (25 - 2)) / 2 * d(25, 2, -2)
+    turned = 2 * element * (raised - lowered)
+    assert value == pytest.approx(2 * (3 * np.log(at[:2].sum()) - np.log(at).sum()), rel=1e-13)
+    expected = 2 * (3 * x[:2].sum() / at[:2].sum() - (x / at).sum()) * turned
+    assert slope == pytest.approx(expected, rel=1e-11)
 
 
 def test_euler_angles() -> None:
@@ -109,8 +166,8 @@ def test_kinds() -> None:
         ((1, 0, -2), r"\|m\| <= j"),
         ((1, 0.5, 0), "must both be whole or both half-integer"),
         ((0.5, 0.5, 0), "must both be whole or both half-integer"),
-        ((-1, 0, 0), "0 <= j <= 20"),
-        ((20.5, 0.5, 0.5), "0 <= j <= 20"),
+        ((-1, 0, 0), "0 <= j <= 70"),
+        ((70.5, 0.5, 0.5), "0 <= j <= 70"),
         ((0.3, 0, 0), "integer or half-integer"),
         ((float("inf"), 0, 0), "integer or half-integer"),
     ],
