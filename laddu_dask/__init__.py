@@ -47,7 +47,7 @@ from laddu_dask.expr import (
     where,
 )
 from laddu_dask.fit import FitResult
-from laddu_dask.importers import LadduDefectWarning, from_laddu
+from laddu_dask.importers import LadduDefectWarning, from_laddu, from_sympy
 from laddu_dask.likelihood import NLL, ExtendedNLL, Likelihood
 from laddu_dask.memory import MemoryBudget, MemoryPlan
 from laddu_dask.physics import (
@@ -149,6 +149,7 @@ __all__ = [
     "f_vector",
     "flatte",
     "from_laddu",
+    "from_sympy",
     "gottfried_jackson_angles",
     "gounaris_sakurai",
     "helicity_angles",

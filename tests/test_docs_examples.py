@@ -59,3 +59,4 @@ def test_models_of_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_angular_momentum() -> None:
     run_page("waves.md")
+    assert set(names["ld"].Model(names["shape"]).parameter_names) == {"m", "width"}
