@@ -20,6 +20,10 @@ _TEXTS = {
         "the Blatt-Weisskopf factor for l = 6 there has the constant 18261468225 in place of "
         "108056025, which is used here"
     ),
+    "D13": (
+        "a Wigner function of j > 10 is written out there, in rounded terms that cancel, and has "
+        "lost digits; here it is the function ld.WignerD, up to the j that this offers"
+    ),
     "D8": (
         "x/x, 0/x, 0*x and x - x are simplified there even where x is zero, infinite or NaN; here "
         "they are computed, and give NaN there"
@@ -33,8 +37,8 @@ class LadduDefectWarning(UserWarning):
     Attributes
     ----------
     defect
-        ``"D1"`` (imaginary parts lost), ``"D3"`` (barrier factor of l = 6) or ``"D8"`` (x/x taken
-        for 1).
+        ``"D1"`` (imaginary parts lost), ``"D3"`` (barrier factor of l = 6), ``"D8"`` (x/x taken
+        for 1) or ``"D13"`` (Wigner functions of j > 10).
     paths
         JSON paths of the nodes concerned.
     """

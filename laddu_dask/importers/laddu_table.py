@@ -19,6 +19,7 @@ from laddu_dask.importers.laddu_defects import (
 from laddu_dask.importers.laddu_fields import Fields, text
 from laddu_dask.importers.laddu_nodes import kind_of, read_node
 from laddu_dask.importers.laddu_source import malformed, read_table
+from laddu_dask.importers.laddu_wigner import WignerSums
 
 
 def from_laddu(source: str | Path | Mapping[str, Any] | object) -> Expr:
@@ -60,7 +61,8 @@ def from_laddu(source: str | Path | Mapping[str, Any] | object) -> Expr:
     rows, labels = _rows(table)
     nodes: list[Node] = []
     kinds: list[Kind] = []
-    found: dict[str, dict[int, None]] = {"D1": {}, "D3": {}, "D8": {}}
+    found: dict[str, dict[int, None]] = {"D1": {}, "D3": {}, "D8": {}, "D13": {}}
+    sums = WignerSums()
     for place, row in enumerate(rows):
         kind, path, content = kind_of(place, row)
         operands, made = read_node(kind, path, content, place)
@@ -75,6 +77,9 @@ def from_laddu(source: str | Path | Mapping[str, Any] | object) -> Expr:
             raise malformed(path, str(error)) from error
         if kind == "Binary" and is_simplified(op, args, [kinds[one] for one in operands]):
             found["D8"][place] = None
+        node, loses_digits = sums.replaced(node)
+        if loses_digits:
+            found["D13"][place] = None
         if kind == "RealConst" and node.data == WRONG_L6:
             node = build.constant(RIGHT_L6)
             found["D3"][place] = None

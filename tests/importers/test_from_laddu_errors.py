@@ -161,6 +161,7 @@ def defects(source: Any) -> dict[str, tuple[str, ...]]:
 def test_defects_are_named_where_they_are() -> None:
     assert defects(sample("defect_d3").table) == {"D3": ("$.nodes[29]",)}
     assert defects(sample("defect_d8").table) == {"D8": ("$.nodes[7]",)}
+    assert defects(sample("defect_d13").table) == {"D13": ("$.nodes[180]",)}
     assert set(defects(sample("defect_d1").table)) == {"D1"}
     a = scalar_parameter()
     product = {"Binary": {"op": "Mul", "lhs": 1, "rhs": 2}}

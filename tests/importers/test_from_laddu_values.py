@@ -32,7 +32,7 @@ def close(found: Any, expected: Any, relative: float) -> None:
     assert np.all(np.abs(found - expected) <= relative * scale)
 
 
-@pytest.mark.parametrize("name", [*SILENT, "defect_d1", "defect_d3"])
+@pytest.mark.parametrize("name", [*SILENT, "defect_d1", "defect_d3", "defect_d13"])
 def test_values_are_those_of_laddu(name: str) -> None:
     case = sample(name)
     expr = imported(case.table)
