@@ -4,8 +4,8 @@ Each file holds the version of laddu, event columns, parameters, complex values 
 gradients (event, parameter), and the node table. Values are laddu's own where it has no defect.
 Where it has, they are those of laddu with the defect gone: `defect_d1` with its phase space made
 complex by hand, `defect_d3` with the right constant; those of `defect_d8` are NaN at one event.
-`defect_d13` and `model_b` were calculated with 40 digits or more: laddu 0.28.1 rounds constants of
-the latter's whole intensity, which costs it a relative 1e-4. The gradients of `functions` are
+`defect_d13` and `model_b` were calculated with 40 digits or more: laddu 0.28.1 gives for the latter
+something else than for the sum of its terms, by a relative 1e-4. The gradients of `functions` are
 differences of its values, for those of laddu miss a part where a complex factor meets a squared
 modulus.
 """
