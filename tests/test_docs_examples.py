@@ -55,8 +55,8 @@ def test_models_of_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "intensity.json").write_text(json.dumps(sample["table"]), encoding="utf-8")
     names = run_page("importing.md")
     assert names["model"].parameter_names == tuple(sample["parameters"])
+    assert set(names["ld"].Model(names["shape"]).parameter_names) == {"m", "width"}
 
 
 def test_angular_momentum() -> None:
     run_page("waves.md")
-    assert set(names["ld"].Model(names["shape"]).parameter_names) == {"m", "width"}
