@@ -59,4 +59,6 @@ def test_models_of_other_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_angular_momentum() -> None:
-    run_page("waves.md")
+    names = run_page("waves.md")
+    assert [wave.label for wave in names["waves"]] == ["3S1", "3D1"]
+    assert len(names["amplitudes"]) == 4

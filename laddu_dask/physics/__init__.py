@@ -44,12 +44,21 @@ from laddu_dask.physics.line_shapes import (
     relativistic_breit_wigner,
     relativistic_breit_wigner_custom,
 )
+from laddu_dask.physics.partial_waves import (
+    PartialWave,
+    coupled_waves,
+    helicity_amplitudes,
+    helicity_couplings,
+)
+from laddu_dask.physics.particle import Particle
 from laddu_dask.physics.piecewise import piecewise_constant, piecewise_linear
 from laddu_dask.physics.polarization import (
     linearly_polarized_intensity,
     production_plane_angle,
     zlm,
 )
+from laddu_dask.physics.quantum_numbers import Isospin, Parity, Statistics
+from laddu_dask.physics.selection_rules import SelectionRules
 from laddu_dask.physics.spherical import spherical_harmonic
 from laddu_dask.physics.splines import cubic_spline
 from laddu_dask.physics.vectors import Vec3, Vec4
@@ -58,9 +67,15 @@ from laddu_dask.physics.wigner import WignerD
 __all__ = [
     "Angles",
     "BarrierKind",
+    "Isospin",
     "KMatrixTable",
     "Mandelstam",
+    "Parity",
+    "PartialWave",
+    "Particle",
+    "SelectionRules",
     "Sheet",
+    "Statistics",
     "Vec3",
     "Vec4",
     "WignerD",
@@ -75,13 +90,16 @@ __all__ = [
     "chew_mandelstam",
     "clebsch_gordan",
     "clebsch_gordan_signed_square",
+    "coupled_waves",
     "cubic_spline",
     "exponential",
     "f_vector",
     "flatte",
     "gottfried_jackson_angles",
     "gounaris_sakurai",
+    "helicity_amplitudes",
     "helicity_angles",
+    "helicity_couplings",
     "k_matrix",
     "kallen",
     "kopf_k_matrix",
