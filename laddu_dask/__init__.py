@@ -9,7 +9,7 @@ sums whose bits do not depend on how the work was cut.
 
 from importlib.metadata import version
 
-from laddu_dask.data import Dataset, read_parquet
+from laddu_dask.data import Dataset, StoredColumn, read_amptools, read_parquet, read_root
 from laddu_dask.errors import (
     DataError,
     EvaluationError,
@@ -139,6 +139,7 @@ __all__ = [
     "SelectionRules",
     "Sheet",
     "Statistics",
+    "StoredColumn",
     "Vec3",
     "Vec4",
     "WignerD",
@@ -192,7 +193,9 @@ __all__ = [
     "production_angles",
     "production_plane_angle",
     "q",
+    "read_amptools",
     "read_parquet",
+    "read_root",
     "relativistic_breit_wigner",
     "relativistic_breit_wigner_custom",
     "rho",

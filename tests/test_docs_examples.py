@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import uproot
 
 DOCS = Path(__file__).parent.parent / "docs"
 DATA = Path(__file__).parent / "data"
@@ -29,7 +30,14 @@ def test_where_events_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     for piece, rows in enumerate((120, 98)):
         np.save(f"run{piece}.npy", np.full((rows, 6), float(piece)))
+    columns = {f"{c}_beam": np.ones(4) for c in ("E", "px", "py", "pz")}
+    columns |= {f"{c}_k_MeV": np.full(4, 500.0) for c in ("E", "px", "py", "pz")}
+    columns |= {f"{c}_FinalState": np.ones((4, 2)) for c in ("E", "Px", "Py", "Pz")}
+    with uproot.recreate("tree.root") as file:
+        file["kin"] = {**columns, "m": np.arange(4.0), "w": np.ones(4)}
     names = run_page("data.md")
+    assert names["renamed"].column("k_px").tolist() == [0.5] * 4
+    assert names["renamed"].column("mass").tolist() == [0.0, 1.0, 2.0, 3.0]
     assert names["data"].n_events == 1000
     assert names["runs"].column("mass").tolist() == [0.0] * 120 + [1.0] * 98
     assert names["runs"].sum_weights() == 98

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
+from laddu_dask.data.agreement import NUMBER, describe, first_schema, refuse_mismatch
 from laddu_dask.data.dataset import Dataset
-from laddu_dask.data.footer import Footer, is_number, read_footer
+from laddu_dask.data.footer import is_number, read_footer
+from laddu_dask.data.mapped import ColumnMap, checked_map, mapped, stored_names
 from laddu_dask.data.parquet_fragment import ParquetFragment
 from laddu_dask.data.paths import PathLike, find_files, short_names
-from laddu_dask.data.schema import Schema
-from laddu_dask.errors import DataError
 
 __all__ = ["read_parquet"]
 
-_DEFAULT_WEIGHT = "weight"
 _FOOTER_THREADS = 8
-_TABLE_ROWS = 20
 
 
 def read_parquet(
     source: PathLike | Iterable[PathLike],
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | ColumnMap | None = None,
     weight: str | None = "weight",
 ) -> Dataset:
     """Open Parquet files as one data set, without reading any events.
@@ -40,7 +36,7 @@ def read_parquet(
         Directories and globs are sorted; a list keeps its order.
     columns
         Columns or four-momenta to offer; None offers all. Columns left out may differ from file
-        to file.
+        to file. Or a map of our names to those of the files; see `ColumnMap` and `StoredColumn`.
     weight
         Column of event weights. The default name may be missing, then every event has the weight
         one; any other name must exist. None gives the weight one to every event even if the
@@ -57,12 +53,25 @@ def read_parquet(
         Nothing found, a file that is not Parquet or is damaged, files that disagree about a
         column, a missing column, or a weight that is not a number.
     """
+    if isinstance(columns, Mapping):
+        plan = checked_map(columns)
+        return mapped(read_parquet(source, stored_names(plan), weight), plan)
     files = find_files(source)
     with ThreadPoolExecutor(min(_FOOTER_THREADS, len(files))) as pool:
         footers = list(pool.map(read_footer, files, short_names(files)))
-    schema = _schema(footers[0], columns, weight)
-    described = _describe(source, files)
-    _refuse_mismatch(footers, schema, weight, columns is None, described)
+    offers = [
+        (
+            footer.stamp.path,
+            {name: NUMBER if is_number(kind) else str(kind) for name, kind in footer.types},
+        )
+        for footer in footers
+    ]
+    schema = first_schema(offers[0], columns, weight)
+    described = describe(source, files)
+    everything = columns is None
+    refuse_mismatch(
+        offers, schema, weight, everything=everything, source=described, reader="read_parquet"
+    )
 
     fragments: list[ParquetFragment] = []
     offset = 0
@@ -78,69 +87,3 @@ def read_parquet(
             source_row += rows
             offset += rows
     return Dataset(schema, tuple(fragments), described)
-
-
-def _schema(footer: Footer, columns: Sequence[str] | None, weight: str | None) -> Schema:
-    """What the first file offers."""
-    path = footer.stamp.path
-    kinds = dict(footer.types)
-    numbers = tuple(name for name, kind in footer.types if is_number(kind))
-    unusable = tuple((name, str(kind)) for name, kind in footer.types if not is_number(kind))
-    if weight is not None and (weight in kinds or weight != _DEFAULT_WEIGHT):
-        Schema(numbers, unusable=unusable).require([weight], wanted_by="weight=", source=path)
-        numbers = tuple(name for name in numbers if name != weight)
-    else:
-        weight = None
-    schema = Schema(numbers, weight, unusable)
-    return schema if columns is None else schema.restricted(columns, source=path)
-
-
-def _refuse_mismatch(
-    footers: Sequence[Footer], schema: Schema, weight: str | None, everything: bool, source: str
-) -> None:
-    """All files must agree on which of the columns offered are numbers; widths may differ."""
-    expected = dict(footers[0].types)
-    offered = {*schema.columns, *(() if weight is None else (weight,))}
-    rows = []
-    for footer in footers[1:]:
-        found = dict(footer.types)
-        names = dict.fromkeys((*expected, *found)) if everything else dict.fromkeys(offered)
-        for name in names:
-            if _is_number(expected, name) != _is_number(found, name):
-                rows.append((footer.stamp.path, name, _kind(expected, name), _kind(found, name)))
-    if not rows:
-        return
-    first = footers[0].stamp.path
-    raise DataError(
-        f"the files of {source} do not agree on their columns; {first} sets what is expected:\n"
-        + _table([("file", "column", "expected", "found"), *rows[:_TABLE_ROWS]])
-        + (f"\n  and {len(rows) - _TABLE_ROWS} more" if len(rows) > _TABLE_ROWS else "")
-        + "\nMend or leave out these files, or name the columns that all files share: "
-        "read_parquet(..., columns=[...]).",
-        file=rows[0][0],
-        column=rows[0][1],
-        mismatches=tuple(rows),
-    )
-
-
-def _is_number(types: Mapping[str, Any], name: str) -> bool:
-    return name in types and is_number(types[name])
-
-
-def _kind(types: Mapping[str, Any], name: str) -> str:
-    if name not in types:
-        return "missing"
-    return "number" if is_number(types[name]) else str(types[name])
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-
-
-def _describe(source: PathLike | Iterable[PathLike], files: Sequence[str]) -> str:
-    if len(files) == 1:
-        return files[0]
-    if isinstance(source, (str, os.PathLike)):
-        return f"{os.path.abspath(os.path.expanduser(source))} ({len(files)} files)"
-    return f"{len(files)} files, {files[0]} to {files[-1]}"
