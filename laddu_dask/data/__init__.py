@@ -8,6 +8,7 @@ they read batch by batch.
 from laddu_dask.data.amptools import amptools_columns, read_amptools
 from laddu_dask.data.arrays import ArrayFragment
 from laddu_dask.data.batches import BatchFragment
+from laddu_dask.data.column_report import ColumnReport, ColumnUse
 from laddu_dask.data.conditions import Condition, Verdict, as_condition
 from laddu_dask.data.dataset import DEFAULT_BATCH_ROWS, Dataset
 from laddu_dask.data.fragment import Batch, Fragment
@@ -29,6 +30,8 @@ __all__ = [
     "Batch",
     "BatchFragment",
     "ColumnMap",
+    "ColumnReport",
+    "ColumnUse",
     "Condition",
     "Dataset",
     "Fragment",

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from laddu_dask.data.arrays import array_fragments
 from laddu_dask.data.batches import BatchSource, UncountedBatches, piece_fragments
 from laddu_dask.data.checks import checked_batch_rows, digest, event_label, refuse_non_finite
+from laddu_dask.data.column_report import ColumnReport
 from laddu_dask.data.conditions import as_condition
 from laddu_dask.data.counting import CountedOnce, Each, files_of, fingerprints_of, on_threads
 from laddu_dask.data.declared import (
@@ -57,11 +58,15 @@ class Dataset:
         counted before that can be said.
     source
         Where the events come from, in words.
+    report
+        What became of every column of the files: which are read, under what name, converted or
+        left out. Print it for a table. None if the events come from no file.
     """
 
     schema: Schema
     parts: tuple[Fragment, ...] | CountedOnce
     source: str
+    report: ColumnReport | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.parts, CountedOnce):
@@ -258,7 +263,8 @@ class Dataset:
             # One after the other over the same rows: one pass counts them all.
             before = self.parts.uncounted
             selection = Selection(before.base, (*before.conditions, test))
-        return Dataset(self.schema, CountedOnce(selection), f"{self.source} where {test.text}")
+        source = f"{self.source} where {test.text}"
+        return Dataset(self.schema, CountedOnce(selection), source, self.report)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -373,7 +379,7 @@ class Dataset:
             refuse_non_finite(piece, fragment=fragment, column=ASSIGNED_WEIGHT, first=0)
             fragments.append(Reweighted(fragment.unweighted(), piece))
         schema = replace(self.schema, weight=ASSIGNED_WEIGHT)
-        return Dataset(schema, tuple(fragments), self.source)
+        return Dataset(schema, tuple(fragments), self.source, self.report)
 
     def source_bytes_per_event(self, columns: Sequence[str]) -> int:
         """Bytes of one decoded event with these columns: float64 each, and the weight if any."""

@@ -101,7 +101,13 @@ def mapped(dataset: Dataset, plan: _Plan) -> Dataset:
     dataset.require(stored_names(plan), wanted_by="columns=")
     schema = replace(dataset.schema, columns=tuple(name for name, _ in plan))
     parts = tuple(MappedFragment(part, plan) for part in dataset.fragments)
-    return Dataset(schema, parts, dataset.source)
+    names = [
+        (ours, entry.name, float(entry.scale))
+        for ours, entry in plan
+        if isinstance(entry, StoredColumn)
+    ]
+    report = None if dataset.report is None else dataset.report.renamed(names)
+    return Dataset(schema, parts, dataset.source, report)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from laddu_dask.data.agreement import NUMBER, describe, first_schema, refuse_mismatch
+from laddu_dask.data.column_report import report_columns
 from laddu_dask.data.dataset import Dataset
 from laddu_dask.data.footer import is_number, read_footer
 from laddu_dask.data.mapped import ColumnMap, checked_map, mapped, stored_names
@@ -86,4 +87,6 @@ def read_parquet(
                 )
             source_row += rows
             offset += rows
-    return Dataset(schema, tuple(fragments), described)
+    stored = [{name: str(kind) for name, kind in footer.types} for footer in footers]
+    report = report_columns(stored, offers[0][1], schema)
+    return Dataset(schema, tuple(fragments), described, report)

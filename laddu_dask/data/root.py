@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from laddu_dask.data.agreement import describe, first_schema, refuse_mismatch
+from laddu_dask.data.column_report import report_columns
 from laddu_dask.data.dataset import Dataset
 from laddu_dask.data.mapped import ColumnMap, checked_map, mapped, stored_names
 from laddu_dask.data.paths import PathLike, find_files, short_names
@@ -89,7 +90,8 @@ def read_root(
                 RootFragment(header.stamp, header.tree, lengths, first, rows, offset, schema.weight)
             )
             offset += rows
-    return Dataset(schema, tuple(fragments), described)
+    report = report_columns([header.stored for header in headers], offers[0][1], schema)
+    return Dataset(schema, tuple(fragments), described, report)
 
 
 def _arrays(columns: Iterable[str]) -> Iterator[str]:

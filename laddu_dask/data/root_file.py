@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from laddu_dask.data.agreement import NUMBER
 from laddu_dask.data.footer import FileStamp, changed, check_unchanged, first_line
 from laddu_dask.data.refusals import cure_of_refusal
+from laddu_dask.data.root_checksums import check_page_lists, check_pages
 from laddu_dask.errors import DataError
 
 __all__ = ["Element", "RootHeader", "RootTree", "open_tree", "opened", "read_header"]
@@ -28,6 +29,7 @@ _RNTUPLE_NUMBERS = {"float", "double"} | {
 }
 _DAMAGED = "It may be cut short, damaged, or of another kind; copy or write it again."
 _ARRAY = "std::array<"
+_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class RootTree:
 
     Parameters
     ----------
+    path
+        The file.
     tree
         What uproot gives.
     rows
@@ -56,14 +60,22 @@ class RootTree:
         Those of them that have a number of numbers that may change from event to event.
     """
 
+    path: str
     tree: Any
     rows: int
     columns: Mapping[str, Element]
     refused: Mapping[str, str]
     ragged: frozenset[str]
 
+    def type_of(self, branch: str) -> str:
+        """Type of a branch as ROOT calls it."""
+        return str(self.tree[branch].typename)
+
     def ends(self, branch: str) -> list[int]:
-        """Rows at which blocks of a branch end, ascending; the last is `rows`."""
+        """Rows at which blocks of a branch end, ascending; the last is `rows`.
+
+        DataError if they do not make up the rows of the tree.
+        """
         if hasattr(self.tree, "cluster_summaries"):
             found = [
                 int(part.num_first_entry) + int(part.num_entries)
@@ -71,17 +83,26 @@ class RootTree:
             ]
         else:
             found = [int(end) for end in self.tree[branch].entry_offsets[1:]]
-        inside = {end for end in found if 0 < end < self.rows}
-        return [*sorted(inside), self.rows]
+        found = [end for end in dict.fromkeys(found) if end != 0]
+        last = ", ".join(map(str, found[-_LISTED:])) or "none"
+        if found != sorted(found) or (found[-1] if found else 0) != self.rows:
+            raise DataError(
+                f"branch {branch!r} of {self.path} has blocks that do not make up the "
+                f"{self.rows} rows of the tree: they end at {last}. {_DAMAGED}",
+                file=self.path,
+                column=branch,
+            )
+        return found
 
     def common_ends(self) -> list[int]:
         """Rows at which blocks of all branches of numbers end."""
         names = {element.branch for element in self.columns.values()}
-        shared = [set(self.ends(name)) for name in names] or [{self.rows}]
+        shared = [set(self.ends(name)) for name in sorted(names)] or [{self.rows}]
         return sorted(set.intersection(*shared))
 
     def numbers(self, branch: str, start: int, stop: int) -> NDArray[Any]:
         """The rows [start, stop): shape (n,), or (n, k) with k numbers per event."""
+        self._check(branch, start, stop)
         found = self.tree[branch].array(
             entry_start=start, entry_stop=stop, library="np", **self._options
         )
@@ -94,12 +115,17 @@ class RootTree:
         """How many numbers each of the rows has, and all of them one after the other."""
         import awkward as ak  # comes with uproot
 
+        self._check(branch, start, stop)
         found = self.tree[branch].array(
             entry_start=start, entry_stop=stop, library="ak", **self._options
         )
         counts = np.asarray(ak.to_numpy(ak.num(found, axis=1)), dtype=np.int64)
         flat = np.asarray(ak.to_numpy(ak.flatten(found, axis=1)))
         return counts, flat.astype(flat.dtype.newbyteorder("="), copy=False)
+
+    def _check(self, branch: str, start: int, stop: int) -> None:
+        if hasattr(self.tree, "cluster_summaries"):
+            check_pages(self.tree, branch, start, stop)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -108,11 +134,26 @@ class RootTree:
 
 @dataclass(frozen=True)
 class RootHeader:
-    """A file's state, its tree, the type of each column, where blocks end, lengths of elements."""
+    """What the client knows of a file.
+
+    Parameters
+    ----------
+    stamp, tree
+        The file's state, and the name of its tree with the cycle.
+    types
+        Of each column: `NUMBER`, or what else it is.
+    stored
+        The same in words of ROOT, numbers too.
+    ends
+        Rows at which blocks of all branches of numbers end.
+    lengths
+        Numbers per event of the arrays of changing length whose elements are wanted.
+    """
 
     stamp: FileStamp
     tree: str
     types: Mapping[str, str]
+    stored: Mapping[str, str]
     ends: tuple[int, ...]
     lengths: tuple[tuple[str, int], ...]
 
@@ -144,10 +185,14 @@ def read_header(path: str, name: str, tree: str | None, elements: frozenset[str]
         for branch in sorted(elements & found.ragged) if found.rows else ():
             lengths.append((branch, int(found.ragged_numbers(branch, 0, 1)[0][0])))
         ends = found.common_ends()
+        stored = {name: found.type_of(element.branch) for name, element in found.columns.items()}
     types = dict.fromkeys(found.columns, NUMBER) | dict(found.refused)
+    stored |= found.refused
     for branch, length in lengths:
-        types |= {f"{branch}[{index}]": NUMBER for index in range(length)}
-    return RootHeader(stamp, key, types, tuple(ends), tuple(lengths))
+        names = [f"{branch}[{index}]" for index in range(length)]
+        types |= dict.fromkeys(names, NUMBER)
+        stored |= dict.fromkeys(names, stored.pop(branch))
+    return RootHeader(stamp, key, types, stored, tuple(ends), tuple(lengths))
 
 
 @contextmanager
@@ -242,6 +287,8 @@ def _described(tree: Any, path: str) -> RootTree:
     refused: dict[str, str] = {}
     ragged: set[str] = set()
     rntuple = hasattr(tree, "cluster_summaries")
+    if rntuple:
+        check_page_lists(tree)
     names = [field.name for field in tree.fields] if rntuple else list(tree.keys())
     for name in names:
         if name in columns or name in refused or f"{name}[0]" in columns:
@@ -259,7 +306,7 @@ def _described(tree: Any, path: str) -> RootTree:
     rows = int(tree.num_entries)
     if rows < 0:
         raise DataError(f"{path} promises {rows} rows. {_DAMAGED}", file=path)
-    return RootTree(tree, rows, columns, refused, frozenset(ragged))
+    return RootTree(path, tree, rows, columns, refused, frozenset(ragged))
 
 
 def _branch_shape(branch: Any) -> tuple[int, ...] | None:

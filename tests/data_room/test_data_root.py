@@ -5,16 +5,21 @@ from __future__ import annotations
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import awkward as ak
 import numpy as np
 import pytest
 import uproot
+import xxhash
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from root_files import N, contents, write
 
 from laddu_dask.data import Dataset, RootFragment, read_root
+from laddu_dask.data.root_checksums import check_pages
+from laddu_dask.data.root_file import Element, RootTree, opened
 from laddu_dask.errors import DataError
 
 FORMS = ("ttree", "rntuple")
@@ -62,8 +67,6 @@ def test_any_range_in_any_batches(good: Path, cut: tuple[int, int], batch_rows: 
 
 def test_only_needed_branches_are_decoded(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And each of their blocks once, however short the batches are."""
-    from laddu_dask.data.root_file import RootTree
-
     seen: list[tuple[str, int, int]] = []
     original = RootTree.numbers
 
@@ -217,3 +220,40 @@ def test_fragments_end_where_all_blocks_end(tmp_path: Path) -> None:
     assert all(isinstance(fragment, RootFragment) for fragment in fragments)
     assert [fragment.rows for fragment in fragments] == [80_000, 80_000, 40_000]
     assert isinstance(read_root(path), Dataset)
+
+
+def test_pages_with_checksums_are_compared() -> None:
+    """uproot writes none, so a page as ROOT writes it: the bytes, then XXH3 of them."""
+    content = np.arange(10.0).tobytes()
+    stored = bytearray(content + xxhash.xxh3_64_intdigest(content).to_bytes(8, "little"))
+
+    def chunk(start: int, stop: int) -> SimpleNamespace:
+        return SimpleNamespace(raw_data=stored[start:stop])
+
+    class Tree:
+        column_records: ClassVar = [SimpleNamespace(idx=0, field_id=4)]
+        cluster_summaries: ClassVar = [SimpleNamespace(num_first_entry=0, num_entries=10)]
+        file = SimpleNamespace(source=SimpleNamespace(chunk=chunk))
+        locator = SimpleNamespace(offset=0, num_bytes=80)
+        page_link_list: ClassVar = [
+            [SimpleNamespace(pages=[SimpleNamespace(has_checksum=True, locator=locator)])]
+        ]
+
+        def __getitem__(self, name: str) -> SimpleNamespace:
+            return SimpleNamespace(field_id=4, fields=[])
+
+    check_pages(Tree(), "x", 0, 10)
+    stored[17] ^= 4
+    check_pages(Tree(), "x", 10, 20)
+    with pytest.raises(ValueError, match="checksum of a page does not match"):
+        check_pages(Tree(), "x", 3, 4)
+
+
+def test_a_tree_whose_blocks_do_not_make_up_its_rows(tmp_path: Path) -> None:
+    """Damage to the number of rows, or a branch that was filled less often."""
+    path = write(tmp_path / "odd.root", {"x": np.arange(300.0)})
+    with opened(str(path)) as file:
+        whole = file["kin"]
+        tree = RootTree(str(path), whole, 301, {"x": Element("x")}, {}, frozenset())
+        with pytest.raises(DataError, match=r"'x' of .*odd\.root has .* make up the 301 rows"):
+            tree.common_ends()
