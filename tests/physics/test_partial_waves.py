@@ -107,6 +107,47 @@ def test_amplitudes_of_free_waves() -> None:
     assert flip == pytest.approx((1.5 - 0.5j) / math.sqrt(3) + 0.25 / math.sqrt(6), rel=1e-14)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_angular_distribution_of_a_pair(backend: Any) -> None:
+    """J/psi made by e+ e- to a baryon pair: ``1 + alpha cos^2`` in compiled programs.
+
+    ``alpha = (|F+-|^2 - 2 |F++|^2) / (|F+-|^2 + 2 |F++|^2)``, by summing the squares of d^1.
+    """
+    ratio = ld.parameter("ratio")
+    waves = {PartialWave(1, 0, 1): 1.0, PartialWave(1, 2, 1): ld.polar_complex(ratio, 0.4)}
+    beta = ld.acos(ld.scalar("c"))
+    intensity = ld.sum(
+        (ld.WignerD(1, m, a - b).D(alpha=0.0, beta=beta) * amplitude).norm_sqr()
+        for m in (-1, 1)
+        for (a, b), amplitude in helicity_amplitudes(waves, HALF, HALF).items()
+    )
+    c = np.array([-0.9, -0.2, 0.0, 0.5])
+    data = ld.Dataset.from_arrays(scalars={"c": c})
+    mc = ld.Dataset.from_arrays(scalars={"c": c[:2]})
+    at = 0.3
+
+    def expected(ratio: float) -> Any:
+        d = ratio * np.exp(0.4j)
+        same = abs(1 / math.sqrt(6) - d / math.sqrt(3)) ** 2
+        other = abs(1 / math.sqrt(3) + d / math.sqrt(6)) ** 2
+        return 2 * same * (1 - c**2) + other * (1 + c**2)
+
+    def objective(ratio: float) -> float:
+        values = expected(ratio)
+        return float(2 * (4 * np.log(values[:2].sum()) - np.log(values).sum()))
+
+    np.testing.assert_allclose(
+        evaluate(intensity, {"c": c}, {"ratio": at}).real, expected(at), rtol=1e-13
+    )
+    term = ld.NLL(model=ld.Model(intensity), data=data, accepted_mc=mc)
+    with ld.Likelihood([term], execution=ld.Execution(backend=backend)) as likelihood:
+        value, (slope,) = likelihood.value_and_gradient([at])
+    assert value == pytest.approx(objective(at), rel=1e-13)
+    step = 1e-5
+    steep = (objective(at + step) - objective(at - step)) / (2 * step)
+    assert slope == pytest.approx(steep, rel=1e-8)
+
+
 def test_amplitudes_where_no_wave_contributes() -> None:
     amplitudes = helicity_amplitudes({PartialWave(0, 0, 0): 1.0}, 1, 1)
     assert set(amplitudes) == {(1, 1), (0, 0), (-1, -1)}

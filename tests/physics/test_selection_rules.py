@@ -68,6 +68,7 @@ def test_other_interactions() -> None:
 
 
 def test_a_fermion_pair_needs_no_intrinsic_parity() -> None:
+    assert waves(ELECTROMAGNETIC, "J/psi(1S)", "mu+", "mu-") == ["3S1", "3D1"]
     electron = Particle.from_pdg("e-")
     assert electron.parity is None
     with pytest.raises(ExpressionError, match=r"'e-': its parity is not known; give it"):

@@ -35,6 +35,15 @@ def test_against_scipy(l: int) -> None:
         np.testing.assert_allclose(ours - sph_harm_y(l, m, theta, phi), 0, atol=1e-13)
 
 
+@pytest.mark.parametrize("m", [0, 1, -2, 35, -69, 70])
+def test_high_l(m: int) -> None:
+    """As high as the Wigner functions, D13: against SciPy, whose own digits limit the tolerance."""
+    theta, phi = np.linspace(0.05, 3.1, 23), np.linspace(-3.1, 3.1, 23)
+    columns = {"c": np.cos(theta), "phi": phi}
+    ours = evaluate(spherical_harmonic(70, m, costheta=C, phi=PHI), columns)
+    np.testing.assert_allclose(ours, sph_harm_y(70, m, theta, phi), rtol=0, atol=1e-12)
+
+
 def test_poles_of_the_sphere() -> None:
     columns = {"c": np.array([1.0, -1.0, 1 + 1e-15, -1 - 1e-15]), "phi": np.full(4, 0.5)}
     for m in (1, 2, 3):
