@@ -9,7 +9,14 @@ sums whose bits do not depend on how the work was cut.
 
 from importlib.metadata import version
 
-from laddu_dask.data import Dataset, StoredColumn, read_amptools, read_parquet, read_root
+from laddu_dask.data import (
+    Dataset,
+    StoredColumn,
+    read_amptools,
+    read_parquet,
+    read_root,
+    write_root,
+)
 from laddu_dask.errors import (
     DataError,
     EvaluationError,
@@ -207,5 +214,6 @@ __all__ = [
     "where",
     "wigner_3j",
     "write_parquet",
+    "write_root",
     "zlm",
 ]

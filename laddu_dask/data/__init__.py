@@ -19,6 +19,7 @@ from laddu_dask.data.ranges import RangeFragment
 from laddu_dask.data.reweighted import Reweighted
 from laddu_dask.data.root import read_root
 from laddu_dask.data.root_fragment import RootFragment
+from laddu_dask.data.root_sink import write_root
 from laddu_dask.data.schema import P4_LABELS, Schema, p4_columns
 from laddu_dask.data.selected import SelectedFragment
 from laddu_dask.data.uniforms import row_uniforms
@@ -51,4 +52,5 @@ __all__ = [
     "read_parquet",
     "read_root",
     "row_uniforms",
+    "write_root",
 ]

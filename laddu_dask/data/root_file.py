@@ -21,7 +21,15 @@ from laddu_dask.data.refusals import cure_of_refusal
 from laddu_dask.data.root_checksums import check_page_lists, check_pages
 from laddu_dask.errors import DataError
 
-__all__ = ["Element", "RootHeader", "RootTree", "open_tree", "opened", "read_header"]
+__all__ = [
+    "Element",
+    "RootHeader",
+    "RootTree",
+    "open_tree",
+    "opened",
+    "read_header",
+    "require_uproot",
+]
 
 _TREES = ("TTree", "TNtuple", "TNtupleD", "ROOT::RNTuple", "ROOT::Experimental::RNTuple")
 _RNTUPLE_NUMBERS = {"float", "double"} | {
@@ -212,7 +220,7 @@ def open_tree(stamp: FileStamp, tree: str) -> Iterator[RootTree]:
 @contextmanager
 def opened(path: str) -> Iterator[Any]:
     """The file; whatever goes wrong with it inside is a DataError that names it."""
-    uproot = _require_uproot()
+    uproot = require_uproot()
     try:
         if os.stat(path).st_size == 0:
             raise DataError(f"{path} is empty (0 bytes), not a ROOT file", file=path)
@@ -241,13 +249,13 @@ def opened(path: str) -> Iterator[Any]:
         ) from error
 
 
-def _require_uproot() -> Any:
+def require_uproot() -> Any:
+    """The module uproot; DataError that says what to install if there is none."""
     try:
         import uproot
     except ModuleNotFoundError as error:
         raise DataError(
-            "reading ROOT files needs uproot, which is not installed; run: "
-            "pip install 'laddu-dask[root]'"
+            "ROOT files need uproot, which is not installed; run: pip install 'laddu-dask[root]'"
         ) from error
     return uproot
 
