@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -77,3 +79,25 @@ def test_a_column_called_weight(tmp_path: Path) -> None:
     assert (copy.column("weight").tolist(), copy.sum_weights()) == ([2.0], 1.0)
     with pytest.raises(DataError, match="a column called 'weight'"):
         ld.write_root(events.with_weights([3.0]), tmp_path / "b.root")
+
+
+def test_a_killed_writer_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    """Only a hidden file of another ending, which no directory or pattern finds."""
+    program = (
+        "import os, sys\n"
+        "import numpy as np\n"
+        "import laddu_dask as ld\n"
+        "def rows(start, stop):\n"
+        "    if stop > 100_000:\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "    return {'x': np.zeros(stop - start)}\n"
+        "data = ld.Dataset.from_ranges(rows, ['x'], rows=200_000, identity='killed')\n"
+        "ld.write_root(data, sys.argv[1])\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "a.root")]
+    assert subprocess.run(command, timeout=100).returncode == -9
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(".a.root.")
+    assert left.endswith(".part")
+    with pytest.raises(DataError, match=r"holds no \*\.root file"):
+        ld.read_root(tmp_path)
