@@ -138,7 +138,15 @@ class ChunkPreparation:
         return columns, {key.hex(): left for key, left in programs.findings(answers).items()}
 
     def _weights(self, pieces: Sequence[Piece], start: int, stop: int, place: int) -> Array | float:
-        if all(piece.weights is None for piece in pieces):
+        given: list[tuple[int, Array | float]] = []
+        first = 0
+        for piece in pieces:
+            low, high = max(start - first, 0), min(stop - first, piece.rows)
+            if low < high:
+                own = 1.0 if piece.weights is None else _simplest(piece.weights[low:high])
+                given.append((high - low, own))
+            first += piece.rows
+        if all(isinstance(own, float) for _, own in given):
             return 1.0
         weights: Array
         if self._into is None:
@@ -146,13 +154,10 @@ class ChunkPreparation:
             weights[stop - start :] = 0.0
         else:
             weights = self._into.weights[place : place + stop - start]
-        first = 0
-        for piece in pieces:
-            low, high = max(start - first, 0), min(stop - first, piece.rows)
-            if low < high:
-                own = 1.0 if piece.weights is None else piece.weights[low:high]
-                weights[first + low - start : first + high - start] = own
-            first += piece.rows
+        done = 0
+        for events, own in given:
+            weights[done : done + events] = own
+            done += events
         return weights
 
     def _decoded(self, source: SourceChunk) -> tuple[list[Piece], DataError | None]:
@@ -167,6 +172,11 @@ class ChunkPreparation:
                 raise failure from error
             return pieces, failure
         return pieces, None
+
+
+def _simplest(weights: Array) -> Array | float:
+    """1.0 if all are; the first one nearly always tells, without an array of answers."""
+    return 1.0 if weights[0] == 1.0 and np.all(weights == 1.0) else weights
 
 
 def merged_findings(one: Mapping[str, str], two: Mapping[str, str]) -> dict[str, str]:

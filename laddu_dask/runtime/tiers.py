@@ -57,8 +57,7 @@ class _Weights:
                 self._room[done : self._done] = 1.0
             return
         self._backend.add_numbers(chunk.weights, chunk.first_event, self.total)
-        # The first one tells nearly always, and no array of answers is made then.
-        if self._equal and (chunk.weights[0] != 1.0 or np.any(chunk.weights != 1.0)):
+        if self._equal:
             self._equal = False
             self._room[:done] = 1.0
 
