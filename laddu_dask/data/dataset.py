@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from laddu_dask.data.arrays import array_fragments
 from laddu_dask.data.batches import BatchSource, UncountedBatches, piece_fragments
+from laddu_dask.data.bins import column_bins
 from laddu_dask.data.checks import checked_batch_rows, digest, event_label, refuse_non_finite
 from laddu_dask.data.column_report import ColumnReport
 from laddu_dask.data.conditions import as_condition
@@ -265,6 +266,24 @@ class Dataset:
             selection = Selection(before.base, (*before.conditions, test))
         source = f"{self.source} where {test.text}"
         return Dataset(self.schema, CountedOnce(selection), source, self.report)
+
+    def bin_by(self, column: str, edges: Sequence[float]) -> tuple[Dataset, ...]:
+        """The events of each bin of a column, as `select` gives them; nothing is read now.
+
+        Parameters
+        ----------
+        column
+            Physical column name.
+        edges
+            At least two, each above the one before. A value on an edge belongs to the bin above
+            it, one on the last edge to the last bin; what lies outside all edges is in none.
+
+        Raises
+        ------
+        DataError
+            Edges that do not increase, or no such column. While reading: a value that is NaN.
+        """
+        return tuple(self.select(item) for item in column_bins(column, edges))
 
     @cached_property
     def fingerprint(self) -> str:
