@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from laddu_dask.data.arrays import array_fragments
 from laddu_dask.data.batches import BatchSource, UncountedBatches, piece_fragments
 from laddu_dask.data.bins import column_bins
+from laddu_dask.data.bootstrap import REPLICA_WEIGHT, UncountedReplica, replicas
 from laddu_dask.data.checks import checked_batch_rows, digest, event_label, refuse_non_finite
 from laddu_dask.data.column_report import ColumnReport
 from laddu_dask.data.conditions import as_condition
@@ -33,7 +34,9 @@ from laddu_dask.data.numbers import checked_weights
 from laddu_dask.data.pieces import read_pieces
 from laddu_dask.data.ranges import RangeSource, range_fragments
 from laddu_dask.data.repack import repack
+from laddu_dask.data.resampling import checked_fraction, checked_seed
 from laddu_dask.data.reweighted import ASSIGNED_WEIGHT, Reweighted
+from laddu_dask.data.sample import InSample
 from laddu_dask.data.schema import Schema
 from laddu_dask.data.selected import Selection, decoded_columns
 from laddu_dask.errors import DataError
@@ -284,6 +287,61 @@ class Dataset:
             Edges that do not increase, or no such column. While reading: a value that is NaN.
         """
         return tuple(self.select(item) for item in column_bins(column, edges))
+
+    def subsample(self, fraction: float, seed: int) -> Dataset:
+        """A random part of the events; nothing is read now.
+
+        Whether an event belongs to it depends on the seed and on its index in this data set alone,
+        so the sample is the same however events are cut; and one of a smaller fraction with the
+        same seed is a part of it.
+
+        Parameters
+        ----------
+        fraction
+            The probability of each event, from 0 to 1.
+        seed
+            An integer from 0 to 2**64 - 1.
+
+        Raises
+        ------
+        DataError
+            Another fraction or seed.
+        """
+        sample = InSample(checked_fraction(fraction), checked_seed(seed))
+        source = f"{self.source}, {sample.text}"
+        parts = CountedOnce(Selection(self.parts, (sample,)))
+        return Dataset(self.schema, parts, source, self.report)
+
+    def bootstrap(self, seed: int) -> Dataset:
+        """A replica whose weights count how often each event was drawn; nothing is read now.
+
+        Every weight is multiplied by a Poisson number of mean one, which depends on the seed and on
+        the index of the event in this data set alone: the replica is the same however events are
+        cut. Events that were not drawn stay, with weight zero, so that indices are those of before.
+
+        Parameters
+        ----------
+        seed
+            An integer from 0 to 2**64 - 1.
+
+        Raises
+        ------
+        DataError
+            Another seed. While reading: a weight that exceeds the largest float64 in the replica.
+
+        Notes
+        -----
+        The Poisson bootstrap (N. Chamandy et al., "Estimating uncertainty for massive data
+        streams", 2012). The number of events fluctuates, as in an extended likelihood.
+        """
+        chosen, column = checked_seed(seed), self.schema.weight or REPLICA_WEIGHT
+        parts: tuple[Fragment, ...] | CountedOnce
+        if isinstance(self.parts, CountedOnce):
+            parts = CountedOnce(UncountedReplica(self.parts, chosen, column))
+        else:
+            parts = replicas(self.parts, chosen, column)
+        schema = replace(self.schema, weight=column)
+        return Dataset(schema, parts, f"{self.source}, replica {chosen}", self.report)
 
     @cached_property
     def fingerprint(self) -> str:

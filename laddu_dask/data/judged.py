@@ -14,7 +14,10 @@ from laddu_dask.data.fragment import Floats, Fragment
 from laddu_dask.data.pieces import read_pieces
 from laddu_dask.errors import DataError
 
-__all__ = ["Judged", "columns_of_conditions", "judge"]
+__all__ = ["ROW", "Judged", "columns_of_conditions", "judge", "judge_numbers"]
+
+ROW = "index of the event"
+"""What a condition names as a column if it asks about the index of a row before the selection."""
 
 Rows = NDArray[np.intp]
 
@@ -42,7 +45,25 @@ class Judged(NamedTuple):
 
 def columns_of_conditions(conditions: Iterable[Condition]) -> tuple[str, ...]:
     """The columns that they read, each once."""
-    return tuple(dict.fromkeys(name for item in conditions for name in item.columns))
+    names = (name for item in conditions for name in item.columns if name != ROW)
+    return tuple(dict.fromkeys(names))
+
+
+def judge_numbers(base: Fragment, conditions: tuple[Condition, ...], batch_rows: int) -> int:
+    """How many rows pass conditions that read no column; nothing is read."""
+    count = 0
+    for start in range(0, base.rows, batch_rows):
+        rows = _indices([base], start, min(batch_rows, base.rows - start))
+        for condition in conditions:
+            rows = rows[condition.test(rows[np.newaxis]).holds]
+        count += len(rows)
+    return count
+
+
+def _indices(bases: Sequence[Fragment], start: int, rows: int) -> Floats:
+    """Indices of rows that begin `start` rows behind the first one; float64 holds them exactly."""
+    first = bases[0].offset + start
+    return np.arange(first, first + rows, dtype=np.float64)
 
 
 def judge(
@@ -53,6 +74,8 @@ def judge(
 ) -> Iterator[Judged]:
     """The rows of fragments, about `batch_rows` at a time, with what was asked of columns.
 
+    The fragments follow one another in the data set.
+
     Raises
     ------
     DataError
@@ -61,7 +84,8 @@ def judge(
     names = tuple(dict.fromkeys((*columns, *columns_of_conditions(conditions))))
     start = 0
     for piece in read_pieces(bases, names, batch_rows):
-        found = dict(zip(names, piece.columns, strict=True))
+        found: dict[str, NDArray[Any]] = dict(zip(names, piece.columns, strict=True))
+        found[ROW] = _indices(bases, start, piece.rows)
         kept: Rows = np.arange(piece.rows)
         unknown: tuple[int, Condition] | None = None
         for condition in conditions:

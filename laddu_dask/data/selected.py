@@ -8,11 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from laddu_dask.data.batches import BatchFragment, BatchSource
+from laddu_dask.data.bootstrap import Replica
 from laddu_dask.data.checks import checked_batch_rows, checked_cut, digest
 from laddu_dask.data.conditions import Condition
 from laddu_dask.data.counting import CountedOnce, Each, Job, files_of, fingerprints_of
 from laddu_dask.data.fragment import Batch, Fragment
-from laddu_dask.data.judged import columns_of_conditions, judge
+from laddu_dask.data.judged import columns_of_conditions, judge, judge_numbers
 from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory
 from laddu_dask.data.ranges import RangeFragment, RangeSource
 from laddu_dask.data.repack import repack
@@ -96,6 +97,7 @@ class SelectedFragment(Wrapping):
             isinstance(previous, SelectedFragment)
             and self.first == 0
             and previous.first + previous.rows == previous.passing
+            and previous.base.offset + previous.base.rows == self.base.offset
             and isinstance(self.base, Consecutive)
             and self.base.continues(previous.base)
             and self.conditions == previous.conditions
@@ -159,6 +161,8 @@ def _changed(run: Sequence[SelectedFragment], found: int) -> DataError:
 
 
 def _count(base: Fragment, conditions: tuple[Condition, ...]) -> int:
+    if not columns_of_conditions(conditions):
+        return judge_numbers(base, conditions, SELECTION_ROWS)
     return sum(len(item.kept) for item in judge([base], conditions, (), SELECTION_ROWS))
 
 
@@ -207,7 +211,7 @@ class Selection:
 
 def function_of(fragment: Fragment) -> BatchSource | RangeSource | None:
     """The function that the rows of a fragment come from in the end, if it is one."""
-    while isinstance(fragment, SelectedFragment | Reweighted):
+    while isinstance(fragment, SelectedFragment | Reweighted | Replica):
         fragment = fragment.base
     return fragment.source if isinstance(fragment, BatchFragment | RangeFragment) else None
 
@@ -215,7 +219,7 @@ def function_of(fragment: Fragment) -> BatchSource | RangeSource | None:
 def decoded_columns(fragment: Fragment, columns: Iterable[str]) -> tuple[str, ...]:
     """The columns that are decoded when some are read: those of conditions come in addition."""
     names = dict.fromkeys(columns)
-    while isinstance(fragment, SelectedFragment | Reweighted):
+    while isinstance(fragment, SelectedFragment | Reweighted | Replica):
         if isinstance(fragment, SelectedFragment):
             names.update(dict.fromkeys(columns_of_conditions(fragment.conditions)))
         fragment = fragment.base
