@@ -12,6 +12,7 @@ from importlib.metadata import version
 from laddu_dask.data import (
     Dataset,
     StoredColumn,
+    from_arrow,
     read_amptools,
     read_parquet,
     read_root,
@@ -172,6 +173,7 @@ __all__ = [
     "exponential",
     "f_vector",
     "flatte",
+    "from_arrow",
     "from_laddu",
     "from_sympy",
     "gottfried_jackson_angles",

@@ -7,6 +7,7 @@ they read batch by batch.
 
 from laddu_dask.data.amptools import amptools_columns, read_amptools
 from laddu_dask.data.arrays import ArrayFragment
+from laddu_dask.data.arrow import from_arrow
 from laddu_dask.data.batches import BatchFragment
 from laddu_dask.data.column_report import ColumnReport, ColumnUse
 from laddu_dask.data.conditions import Condition, Verdict, as_condition
@@ -47,6 +48,7 @@ __all__ = [
     "Verdict",
     "amptools_columns",
     "as_condition",
+    "from_arrow",
     "p4_columns",
     "read_amptools",
     "read_parquet",
