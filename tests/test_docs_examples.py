@@ -70,3 +70,13 @@ def test_angular_momentum() -> None:
     names = run_page("waves.md")
     assert [wave.label for wave in names["waves"]] == ["3S1", "3D1"]
     assert len(names["amplitudes"]) == 4
+
+
+def test_reactions() -> None:
+    names = run_page("reactions.md")
+    beam, target, k1, k2 = (
+        names["ld"].Vec4.event(name) for name in ("beam", "target", "ks1", "ks2")
+    )
+    written_out = names["ld"].helicity_angles(beam, target, k1 + k2, k1)
+    assert names["costheta"].node is written_out.costheta.node
+    assert names["phi"].node is written_out.phi.node

@@ -12,6 +12,7 @@ from laddu_dask.physics.barriers import (
     blatt_weisskopf_custom,
 )
 from laddu_dask.physics.breakup import Sheet, kallen, q, q_squared, rho
+from laddu_dask.physics.channel import Channel
 from laddu_dask.physics.chew_mandelstam import chew_mandelstam
 from laddu_dask.physics.clebsch_gordan import (
     clebsch_gordan,
@@ -22,7 +23,9 @@ from laddu_dask.physics.flatte import flatte
 from laddu_dask.physics.frames import (
     Angles,
     Mandelstam,
+    adair_angles,
     angles,
+    canonical_angles,
     gottfried_jackson_angles,
     helicity_angles,
     mandelstam,
@@ -61,15 +64,20 @@ from laddu_dask.physics.quantum_numbers import Isospin, Parity, Statistics
 from laddu_dask.physics.selection_rules import SelectionRules
 from laddu_dask.physics.spherical import spherical_harmonic
 from laddu_dask.physics.splines import cubic_spline
+from laddu_dask.physics.topology import Edge, Vertex
 from laddu_dask.physics.vectors import Vec3, Vec4
+from laddu_dask.physics.vertex_frame import MandelstamChannel, VertexFrame
 from laddu_dask.physics.wigner import WignerD
 
 __all__ = [
     "Angles",
     "BarrierKind",
+    "Channel",
+    "Edge",
     "Isospin",
     "KMatrixTable",
     "Mandelstam",
+    "MandelstamChannel",
     "Parity",
     "PartialWave",
     "Particle",
@@ -78,7 +86,10 @@ __all__ = [
     "Statistics",
     "Vec3",
     "Vec4",
+    "Vertex",
+    "VertexFrame",
     "WignerD",
+    "adair_angles",
     "angles",
     "barrier_squared",
     "bernstein",
@@ -86,6 +97,7 @@ __all__ = [
     "blatt_weisskopf_barriers",
     "blatt_weisskopf_custom",
     "breit_wigner",
+    "canonical_angles",
     "chebyshev",
     "chew_mandelstam",
     "clebsch_gordan",

@@ -106,7 +106,7 @@ def _direction(v: Vec3, scale: Expr) -> Vec3:
     return v / where(v.mag2() > TINY**2 * scale, v.mag(), math.nan)
 
 
-def _moving(p: Vec4) -> Vec3:
+def moving(p: Vec4) -> Vec3:
     """Momentum of `p`, NaN where it is but rounding error of its energy."""
     momentum = p.momentum()
     return momentum * where(momentum.mag2() > TINY**2 * p.e() ** 2, 1.0, math.nan)
@@ -120,8 +120,8 @@ def production_angles(beam: Vec4, target: Vec4, resonance: Vec4) -> Angles:
     """
     cm = beam + target
     return angles(
-        _moving(to_rest_frame(resonance, cm)),
-        z_axis=_moving(to_rest_frame(beam, cm)),
+        moving(to_rest_frame(resonance, cm)),
+        z_axis=moving(to_rest_frame(beam, cm)),
         y_hint=Vec3.y_axis(),
     )
 
@@ -140,8 +140,8 @@ def helicity_angles(beam: Vec4, target: Vec4, resonance: Vec4, daughter: Vec4) -
     cm = beam + target
     resonance_cm = to_rest_frame(resonance, cm)
     return angles(
-        _moving(to_rest_frame(to_rest_frame(daughter, cm), resonance_cm)),
-        z_axis=_moving(resonance_cm),
+        moving(to_rest_frame(to_rest_frame(daughter, cm), resonance_cm)),
+        z_axis=moving(resonance_cm),
         y_hint=production_normal(to_rest_frame(beam, cm).momentum(), resonance_cm.momentum()),
     )
 
@@ -156,7 +156,39 @@ def gottfried_jackson_angles(beam: Vec4, target: Vec4, resonance: Vec4, daughter
     resonance_cm = to_rest_frame(resonance, cm)
     beam_cm = to_rest_frame(beam, cm)
     return angles(
-        _moving(to_rest_frame(to_rest_frame(daughter, cm), resonance_cm)),
-        z_axis=_moving(to_rest_frame(beam_cm, resonance_cm)),
+        moving(to_rest_frame(to_rest_frame(daughter, cm), resonance_cm)),
+        z_axis=moving(to_rest_frame(beam_cm, resonance_cm)),
         y_hint=production_normal(beam_cm.momentum(), resonance_cm.momentum()),
+    )
+
+
+def adair_angles(beam: Vec4, target: Vec4, resonance: Vec4, daughter: Vec4) -> Angles:
+    """Direction of a daughter in the Adair frame of the resonance.
+
+    As `helicity_angles`, with z along the beam in the production CM frame (K. Schilling,
+    P. Seyboth, G. Wolf, Nucl. Phys. B 15, 397 (1970)).
+    """
+    cm = beam + target
+    resonance_cm = to_rest_frame(resonance, cm)
+    beam_cm = to_rest_frame(beam, cm)
+    return angles(
+        moving(to_rest_frame(to_rest_frame(daughter, cm), resonance_cm)),
+        z_axis=moving(beam_cm),
+        y_hint=production_normal(beam_cm.momentum(), resonance_cm.momentum()),
+    )
+
+
+def canonical_angles(beam: Vec4, target: Vec4, resonance: Vec4, daughter: Vec4) -> Angles:
+    """Direction of a daughter in the canonical frame of the resonance.
+
+    The momentum of the daughter in the rest frame of the resonance, with the axes of the
+    laboratory, which the pure boosts keep parallel (S. U. Chung, Spin Formalisms, CERN 71-8).
+    Unlike the other angles these depend on how the laboratory is turned.
+    """
+    cm = beam + target
+    resonance_cm = to_rest_frame(resonance, cm)
+    return angles(
+        moving(to_rest_frame(to_rest_frame(daughter, cm), resonance_cm)),
+        z_axis=Vec3.z_axis(),
+        y_hint=Vec3.y_axis(),
     )

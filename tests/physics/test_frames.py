@@ -15,7 +15,9 @@ from laddu_dask.expr import Expr
 from laddu_dask.physics import (
     Vec3,
     Vec4,
+    adair_angles,
     angles,
+    canonical_angles,
     gottfried_jackson_angles,
     helicity_angles,
     mandelstam,
@@ -79,6 +81,42 @@ def test_gottfried_jackson_angles() -> None:
     assert number(phi) == pytest.approx(-1.4684391346, abs=1e-10)
 
 
+def test_adair_and_canonical_angles_of_one_event() -> None:
+    """Canonical: the direction of k1 = (0.20053447, 0.10160342, -0.20854976) as it is."""
+    costheta, phi = canonical_angles(BEAM, TARGET, X, K1)
+    momentum = np.array([0.2005344748463586, 0.10160342453907578, -0.20854976431169753])
+    assert number(costheta) == pytest.approx(momentum[2] / np.linalg.norm(momentum), rel=1e-12)
+    assert number(phi) == pytest.approx(np.arctan2(momentum[1], momentum[0]), rel=1e-12)
+    adair = adair_angles(BEAM, TARGET, X, K1)
+    assert number(adair.costheta) == pytest.approx(number(costheta), rel=1e-13)
+    # X = (0.2, 0.6, 0.5235) in the CM frame, so that x of the Adair frame has that azimuth.
+    turned = np.arctan2(momentum[1], momentum[0]) - np.arctan2(0.6, 0.2)
+    assert number(adair.phi) == pytest.approx(turned, rel=1e-12)
+
+
+def test_adair_angles_are_helicity_angles_turned_in_the_production_plane() -> None:
+    """The beam is cos(Theta) z - sin(Theta) x of the helicity frame; y is common to both."""
+    columns = events(200)
+    beam, target, k1, k2 = (Vec4.event(name) for name in ("beam", "target", "ks1", "ks2"))
+    costheta, phi = (
+        evaluate(expr, columns).real for expr in adair_angles(beam, target, k1 + k2, k1)
+    )
+    helicity = columns["costheta"], np.sqrt(1 - columns["costheta"] ** 2)
+    cos_production = columns["cm_costheta"]
+    sin_production = np.sqrt(1 - cos_production**2)
+    turned = cos_production * helicity[0] - sin_production * helicity[1] * np.cos(columns["phi"])
+    np.testing.assert_allclose(costheta, turned, atol=1e-12)
+    np.testing.assert_allclose(
+        np.sqrt(1 - costheta**2) * np.sin(phi), helicity[1] * np.sin(columns["phi"]), atol=1e-12
+    )
+    canonical = [
+        evaluate(expr, columns).real for expr in canonical_angles(beam, target, k1 + k2, k1)
+    ]
+    np.testing.assert_allclose(canonical[0], costheta, atol=1e-13)
+    difference = canonical[1] - phi - columns["cm_phi"]
+    np.testing.assert_allclose(np.cos(difference), 1.0, atol=1e-13)
+
+
 def test_axes_need_not_be_unit_vectors_and_the_hint_not_perpendicular() -> None:
     p, z, y = Vec3(0.1, 0.2, 0.3), Vec3(0.0, 0.0, 1.0), Vec3(0.0, 1.0, 0.0)
     plain = angles(p, z, y)
@@ -94,6 +132,8 @@ def test_every_angle_is_real_by_type() -> None:
     for pair in (
         helicity_angles(beam, target, x, k),
         gottfried_jackson_angles(beam, target, x, k),
+        adair_angles(beam, target, x, k),
+        canonical_angles(beam, target, x, k),
         production_angles(beam, target, x),
     ):
         assert pair.costheta.is_real
@@ -183,7 +223,7 @@ def test_resonance_along_the_beam_has_no_production_plane(tilt: float) -> None:
     x = (5.3 * along).with_mass(1.4)
     k1 = Vec3(0.4, 0.1, 2.9).with_mass(0.497611)
     target = Vec4(PROTON_MASS, 0.0, 0.0, 0.0)
-    for function in (helicity_angles, gottfried_jackson_angles):
+    for function in (helicity_angles, gottfried_jackson_angles, adair_angles):
         direction = function(beam, target, x, k1)
         assert np.isnan(evaluate(direction.phi)).all()
         assert np.isfinite(number(direction.costheta))
@@ -211,7 +251,7 @@ def test_angles_do_not_depend_on_the_observer() -> None:
         y = np.sin(0.7) * p.px() + np.cos(0.7) * p.py()
         z = np.sin(-0.4) * y + np.cos(-0.4) * p.pz()
         turned.append(Vec4(p.e(), x, np.cos(-0.4) * y - np.sin(-0.4) * p.pz(), z))
-    for function in (helicity_angles, gottfried_jackson_angles):
+    for function in (helicity_angles, gottfried_jackson_angles, adair_angles):
         beam, target, k1, k2 = still
         reference = function(beam, target, k1 + k2, k1)
         for beam, target, k1, k2 in (boosted, turned):
