@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
-from laddu_dask.errors import ExpressionError
-from laddu_dask.expr import Expr, as_expr, atan2, p4_component, vector
-
-
-def _scalar(kind: str, component: Expr | float) -> Expr:
-    expr = as_expr(component)
-    if expr.shape:
-        raise ExpressionError(
-            f"{kind}: components must be scalars, got shape {expr.shape}",
-            operation=kind,
-            shapes=[expr.shape],
-        )
-    return expr
+from laddu_dask.expr import Expr, as_expr, atan2, p4_component, where
+from laddu_dask.physics.components import Components
 
 
-class Vec3:
+class Vec3(Components):
     """An immutable three-vector.
 
     Parameters
@@ -28,11 +17,10 @@ class Vec3:
         Cartesian components, numbers or scalar expressions; momenta in GeV by habit.
     """
 
-    __slots__ = ("_components",)
-    _components: tuple[Expr, Expr, Expr]
+    __slots__ = ()
 
     def __init__(self, x: Expr | float, y: Expr | float, z: Expr | float) -> None:
-        self._components = (_scalar("Vec3", x), _scalar("Vec3", y), _scalar("Vec3", z))
+        super().__init__(x, y, z)
 
     @staticmethod
     def event(name: str) -> Vec3:
@@ -86,40 +74,6 @@ class Vec3:
         """Component along z."""
         return self.z
 
-    def as_expr(self) -> Expr:
-        """The components as one vector expression of shape ``(3,)``."""
-        return vector(self._components)
-
-    def __repr__(self) -> str:
-        return f"Vec3({self.x!r}, {self.y!r}, {self.z!r})"
-
-    def __add__(self, other: object) -> Vec3:
-        if not isinstance(other, Vec3):
-            return NotImplemented
-        return Vec3(self.x + other.x, self.y + other.y, self.z + other.z)
-
-    def __radd__(self, other: object) -> Vec3:
-        """``0 + v``, so that ``sum([v, w])`` works."""
-        return self if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __sub__(self, other: object) -> Vec3:
-        if not isinstance(other, Vec3):
-            return NotImplemented
-        return Vec3(self.x - other.x, self.y - other.y, self.z - other.z)
-
-    def __neg__(self) -> Vec3:
-        return Vec3(-self.x, -self.y, -self.z)
-
-    def __mul__(self, factor: Any) -> Vec3:
-        if isinstance(factor, Vec3):
-            raise TypeError("Vec3 * Vec3 is ambiguous; use dot() or cross()")
-        return Vec3(self.x * factor, self.y * factor, self.z * factor)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: Expr | float) -> Vec3:
-        return Vec3(self.x / divisor, self.y / divisor, self.z / divisor)
-
     def __matmul__(self, other: object) -> Expr:
         return self.dot(other) if isinstance(other, Vec3) else NotImplemented
 
@@ -152,8 +106,13 @@ class Vec3:
         return self.z / self.mag()
 
     def phi(self) -> Expr:
-        """Azimuth ``atan2(y, x)`` in [-pi, pi]."""
-        return atan2(self.y, self.x)
+        """Azimuth ``atan2(y, x)`` in [-pi, pi]; NaN for the null vector.
+
+        A vector along z has the azimuth that atan2 gives its zeros: 0, or +-pi for a negative zero
+        of x.
+        """
+        null = (self.x == 0) & (self.y == 0) & (self.z == 0)
+        return where(null, math.nan, atan2(self.y, self.x))
 
     def with_energy(self, energy: Expr | float) -> Vec4:
         """Four-vector with this momentum and the given energy."""
@@ -164,7 +123,7 @@ class Vec3:
         return self.with_energy((as_expr(mass) ** 2 + self.mag2()).sqrt())
 
 
-class Vec4:
+class Vec4(Components):
     """An immutable four-vector.
 
     Parameters
@@ -173,15 +132,12 @@ class Vec4:
         Components, numbers or scalar expressions, in GeV by habit (nothing checks units).
     """
 
-    __slots__ = ("_energy", "_momentum")
-    _energy: Expr
-    _momentum: Vec3
+    __slots__ = ()
 
     def __init__(
         self, e: Expr | float, px: Expr | float, py: Expr | float, pz: Expr | float
     ) -> None:
-        self._energy = _scalar("Vec4", e)
-        self._momentum = Vec3(px, py, pz)
+        super().__init__(e, px, py, pz)
 
     @staticmethod
     def event(name: str) -> Vec4:
@@ -190,70 +146,32 @@ class Vec4:
 
     def e(self) -> Expr:
         """Energy."""
-        return self._energy
+        return self._components[0]
 
     def px(self) -> Expr:
         """Momentum along x."""
-        return self._momentum.x
+        return self._components[1]
 
     def py(self) -> Expr:
         """Momentum along y."""
-        return self._momentum.y
+        return self._components[2]
 
     def pz(self) -> Expr:
         """Momentum along z."""
-        return self._momentum.z
+        return self._components[3]
 
     def momentum(self) -> Vec3:
         """The three-momentum."""
-        return self._momentum
+        return Vec3(self.px(), self.py(), self.pz())
 
-    def vec3(self) -> Vec3:
-        """The three-momentum."""
-        return self._momentum
-
-    def as_expr(self) -> Expr:
-        """The components as one vector expression of shape ``(4,)``, energy first."""
-        return vector((self.e(), self.px(), self.py(), self.pz()))
-
-    def __repr__(self) -> str:
-        return f"Vec4({self.e()!r}, {self.px()!r}, {self.py()!r}, {self.pz()!r})"
-
-    def __add__(self, other: object) -> Vec4:
-        if not isinstance(other, Vec4):
-            return NotImplemented
-        return (self._momentum + other._momentum).with_energy(self._energy + other._energy)
-
-    def __radd__(self, other: object) -> Vec4:
-        """``0 + p``, so that ``sum([p, k])`` works."""
-        return self if isinstance(other, int) and other == 0 else NotImplemented
-
-    def __sub__(self, other: object) -> Vec4:
-        if not isinstance(other, Vec4):
-            return NotImplemented
-        return (self._momentum - other._momentum).with_energy(self._energy - other._energy)
-
-    def __neg__(self) -> Vec4:
-        return (-self._momentum).with_energy(-self._energy)
-
-    def __mul__(self, factor: Any) -> Vec4:
-        if isinstance(factor, (Vec3, Vec4)):
-            raise TypeError("Vec4 * vector is ambiguous; use dot()")
-        return Vec4(
-            self._energy * factor, self.px() * factor, self.py() * factor, self.pz() * factor
-        )
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, divisor: Expr | float) -> Vec4:
-        return (self._momentum / divisor).with_energy(self._energy / divisor)
+    vec3 = momentum
 
     def __matmul__(self, other: object) -> Expr:
         return self.dot(other) if isinstance(other, Vec4) else NotImplemented
 
     def dot(self, other: Vec4) -> Expr:
         """Lorentz product ``E E' - p . p'``."""
-        return self._energy * other._energy - self._momentum.dot(other._momentum)
+        return self.e() * other.e() - self.momentum().dot(other.momentum())
 
     def m2(self) -> Expr:
         """Squared invariant mass; negative when spacelike."""
@@ -274,11 +192,11 @@ class Vec4:
 
     def beta(self) -> Vec3:
         """Velocity ``p / E`` in units of c."""
-        return self._momentum / self._energy
+        return self.momentum() / self.e()
 
     def gamma(self) -> Expr:
-        """Lorentz factor ``E / m``."""
-        return self._energy / self.m()
+        """Lorentz factor ``E / m``; not finite when massless, imaginary when spacelike."""
+        return self.e() / self.m()
 
     def boost(self, beta: Vec3) -> Vec4:
         """This four-vector after an active boost by the velocity `beta`.
@@ -293,7 +211,7 @@ class Vec4:
             # Zero beyond the speed of light, so that gamma is infinite there and spoils the result.
             inverse_gamma = inverse_gamma.real()
         gamma = 1 / inverse_gamma
-        along = beta.dot(self._momentum)
+        along = beta.dot(self.momentum())
         # gamma**2/(gamma + 1) equals (gamma - 1)/beta**2 without its 0/0 at rest.
-        shift = gamma**2 / (gamma + 1) * along + gamma * self._energy
-        return (self._momentum + beta * shift).with_energy(gamma * (self._energy + along))
+        shift = gamma**2 / (gamma + 1) * along + gamma * self.e()
+        return (self.momentum() + beta * shift).with_energy(gamma * (self.e() + along))

@@ -6,9 +6,13 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle import evaluate
 
+from laddu_dask import Model, from_arrow
 from laddu_dask.errors import ExpressionError
 from laddu_dask.expr import Expr, parameter, scalar
 from laddu_dask.physics import Vec3, Vec4, to_rest_frame
@@ -96,6 +100,11 @@ def test_sum_starts_from_zero() -> None:
         lambda: K.momentum() * W.momentum(),
         lambda: K.momentum() - 1,
         lambda: K @ 2,
+        lambda: K * W.momentum(),
+        lambda: K.momentum() * W,
+        lambda: W.momentum() == K,
+        lambda: K.momentum() != W,
+        lambda: hash(K),
         lambda: Vec4("e", 0.0, 0.0, 0.0),  # type: ignore[arg-type]
     ],
 )
@@ -159,6 +168,87 @@ def test_null_vector_has_no_direction() -> None:
     """D8: 0/0 is NaN."""
     assert np.isnan(numbers(Vec3.zero().unit())).all()
     assert np.isnan(number(Vec3.zero().costheta()).real)
+
+
+def test_azimuth_of_vectors_without_one() -> None:
+    """D8: NaN for the null vector; along z what atan2 says of the zeros."""
+    assert np.isnan(number(Vec3.zero().phi()).real)
+    assert np.isnan(number(Vec3(-0.0, 0.0, -0.0).phi()).real)
+    assert number(Vec3(0.0, 0.0, 2.0).phi()) == 0
+    assert number(Vec3(-0.0, 0.0, 2.0).phi()).real == np.pi
+    assert number(Vec3(1e-200, 1e-200, 0.0).phi()).real == pytest.approx(np.pi / 4, rel=1e-15)
+    assert np.isnan(number(Vec3(np.nan, 0.0, 0.0).phi()).real)
+
+
+def test_azimuth_in_a_compiled_kernel() -> None:
+    columns = {"k_px": [0.0, 0.0, -1.0], "k_py": [0.0, 0.0, 1.0], "k_pz": [0.0, 1.0, 2.0]}
+    azimuth = Model(Vec3.event("k").phi())
+    values = azimuth.evaluate(from_arrow(pa.table(columns)), real=True)
+    np.testing.assert_allclose(values, [np.nan, 0.0, 0.75 * np.pi], rtol=1e-15)
+
+
+def test_masses_of_null_massless_and_backward_vectors() -> None:
+    """D8: what has no velocity or no Lorentz factor is not finite."""
+    null, light = Vec3.zero().with_energy(0.0), Vec4(5.0, 3.0, 0.0, 4.0)
+    assert number(null.m()) == 0
+    assert np.isnan(number(null.beta().x).real)
+    assert number(light.m()) == 0
+    assert not np.isfinite(number(light.gamma()))
+    assert number(Vec4(1.0, 0.0, 0.0, 2.0).gamma()) == pytest.approx(-1j / np.sqrt(3))
+    # The mass does not see the sign of the energy, as its square does not.
+    assert number((-K).m()) == number(K.m())
+
+
+def test_equality_is_a_condition_on_events() -> None:
+    x = scalar("x")
+    columns = {"x": np.array([1.0, 2.0, np.nan])}
+    moving, still = Vec3(x, 2.0, 3.0), Vec3(1.0, 2.0, 3.0)
+    assert evaluate(moving == still, columns).tolist() == [True, False, False]
+    assert evaluate(moving != still, columns).tolist() == [False, True, True]
+    assert evaluate(Vec4(x, 0.0, 0.0, 0.0) == Vec4(2.0, 0.0, 0.0, 0.0), columns).tolist() == [
+        False,
+        True,
+        False,
+    ]
+    with pytest.raises(ExpressionError, match="truth value"):
+        bool(moving == still)
+    assert (K == 5.0) is False
+
+
+coordinate = st.floats(-3.0, 3.0)
+velocities = st.tuples(coordinate, coordinate, coordinate).map(
+    lambda v: Vec3(*(c / (1.0 + np.hypot(np.hypot(*v[:2]), v[2])) for c in v))
+)
+momenta = st.tuples(st.floats(0.05, 4.0), coordinate, coordinate, coordinate).map(
+    lambda p: Vec3(*p[1:]).with_mass(p[0])
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(momenta, momenta, velocities)
+def test_boosts_keep_products_and_have_an_inverse(p: Vec4, k: Vec4, beta: Vec3) -> None:
+    moved, other = p.boost(beta), k.boost(beta)
+    scale = abs(number(moved.e() * other.e()))
+    assert number(moved.dot(other)).real == pytest.approx(number(p.dot(k)).real, abs=1e-13 * scale)
+    np.testing.assert_allclose(
+        numbers(moved.boost(-beta)), numbers(p), atol=1e-12 * float(abs(number(moved.e())))
+    )
+    np.testing.assert_allclose(
+        numbers((p + k).boost(beta)), numbers(moved + other), rtol=1e-12, atol=1e-12
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(momenta, momenta)
+def test_rest_frames_keep_products_and_stop_the_parent(p: Vec4, k: Vec4) -> None:
+    parent = p + k
+    p_rest, k_rest = to_rest_frame(p, parent), to_rest_frame(k, parent)
+    scale = float(abs(number(parent.e()))) ** 2
+    np.testing.assert_allclose(numbers((p_rest + k_rest).momentum()), 0, atol=1e-13 * scale)
+    assert number(p_rest.dot(k_rest)).real == pytest.approx(
+        number(p.dot(k)).real, abs=1e-13 * scale
+    )
+    assert number((p_rest + k_rest).e()).real == pytest.approx(number(parent.m()).real, rel=1e-12)
 
 
 def test_components_are_scalars() -> None:
