@@ -199,6 +199,52 @@ def test_the_kinematics_case_by_frames_with_axes_written_out() -> None:
     assert np.cos(theta[0]) == pytest.approx(case["first"][0], rel=1e-13)
 
 
+def test_numbers_of_one_event_without_its_recoil() -> None:
+    """The event of the conventions, its momenta given as numbers."""
+    edges = [
+        Edge("beam", p4=Vec4(5.0, 0.0, 0.0, 5.0)),
+        Edge("target", p4=Vec4(0.938272, 0.0, 0.0, 0.0)),
+        Edge("X"),
+        Edge("recoil"),
+        Edge("ks1", p4=Vec3(0.3, 0.4, 1.2).with_mass(0.497611)),
+        Edge("ks2", p4=Vec3(-0.1, 0.2, 2.0).with_mass(0.497611)),
+    ]
+    channel = Channel("one event", edges=edges, vertices=[PRODUCTION, DECAY])
+    production, decay = channel.vertex("production"), channel.vertex("decay")
+    for expr, expected in (
+        (channel.mass("X"), 1.1690116218334814),
+        (production.s(), 10.263074345983995),
+        (production.t(), -1.2839358817490236),
+        (production.u(), -4.2553807830226695),
+        (decay.helicity_angles("ks1").costheta, -0.032231755791712044),
+        (decay.helicity_angles("ks1").phi, -0.5420526419994686),
+    ):
+        assert evaluate(expr)[0].real == pytest.approx(expected, rel=1e-11)
+    for frame, edge, momentum in (
+        (production, "X", (0.2, 0.6, 0.5235380901696485)),
+        (production, "beam", (0.0, 0.0, 1.4644010213876704)),
+        (decay, "ks1", (0.2005344748463586, 0.10160342453907578, -0.20854976431169753)),
+    ):
+        values = evaluate(frame.vec3(edge).as_expr())[:, 0].real
+        np.testing.assert_allclose(values, momentum, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("lost", ["beam", "target", "recoil", "ks1", "ks2"])
+def test_any_lost_momentum_comes_back(lost: str) -> None:
+    """Conservation, with X known by nobody or measured as well."""
+    columns = events(100)
+    for resonance in ((), ("X",)):
+        known = [name for name in NAMES if name not in (lost, "X")]
+        if resonance:
+            for component in ("e", "px", "py", "pz"):
+                columns[f"X_{component}"] = (
+                    columns[f"ks1_{component}"] + columns[f"ks2_{component}"]
+                )
+        found = evaluate(pair(*known, *resonance).p4(lost).as_expr(), columns).real
+        for row, component in zip(found, ("e", "px", "py", "pz"), strict=True):
+            np.testing.assert_allclose(row, columns[f"{lost}_{component}"], atol=1e-13)
+
+
 def test_what_enters_and_leaves_a_vertex_is_at_rest_together() -> None:
     columns = events(200)
     channel = pair("beam", "target", "ks1", "ks2")
