@@ -402,7 +402,14 @@ def systems(draw: st.DrawFn) -> tuple[int, str, int]:
     )
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("interpreter", 60), ("cpu", 12)])
+@pytest.mark.parametrize(
+    ("backend", "examples"),
+    [
+        pytest.param("interpreter", 60, marks=pytest.mark.slow),
+        ("interpreter", 12),
+        ("cpu", 12),
+    ],
+)
 def test_random_systems(backend: str, examples: int) -> None:
     """XE-04, OP-10: within the error bound of the condition number of LAPACK's solution.
 

@@ -124,7 +124,8 @@ def test_the_only_worker_that_can_read_some_files_is_killed(tmp_path: Path) -> N
             assert reader not in client.ncores()
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "while"])
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before", "while"])
 def test_a_worker_stopped_before_or_while_preparing(
     when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +355,7 @@ def test_an_evaluation_outlives_a_stopped_scheduler(tmp_path: Path) -> None:
         exact(session, payload, 2)
 
 
+@pytest.mark.slow
 def test_a_stopped_scheduler_while_opening_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
