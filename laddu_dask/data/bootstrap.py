@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laddu_dask.data.checks import checked_cut, digest, refuse_non_finite
 from laddu_dask.data.counting import CountedOnce, Each, files_of, fingerprints_of
 from laddu_dask.data.fragment import Batch, Floats, Fragment
-from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory, read_pieces
+from laddu_dask.data.pieces import Consecutive, Piece, read_pieces
 from laddu_dask.data.resampling import poisson_counts
-from laddu_dask.data.wrapping import Wrapping
-
-if TYPE_CHECKING:
-    from laddu_dask.data.footer import FileStamp
+from laddu_dask.data.wrapping import SameRows
 
 __all__ = ["REPLICA_WEIGHT", "Replica", "UncountedReplica", "replicas"]
 
@@ -25,7 +21,7 @@ REPLICA_WEIGHT = "weight (bootstrap)"
 
 
 @dataclass(frozen=True, eq=False)
-class Replica(Wrapping):
+class Replica(SameRows):
     """A fragment whose weights are multiplied by Poisson numbers of mean one.
 
     Parameters
@@ -44,23 +40,8 @@ class Replica(Wrapping):
     column: str
 
     @property
-    def rows(self) -> int:
-        return self.base.rows
-
-    @property
-    def offset(self) -> int:
-        return self.base.offset
-
-    @property
-    def stamp(self) -> FileStamp | None:
-        return self.base.stamp
-
-    @property
     def fingerprint(self) -> str:
         return digest("replica", self.seed, self.base.offset, self.base.fingerprint)
-
-    def locate(self, row: int) -> int:
-        return self.base.locate(row)
 
     def cut(self, start: int, stop: int) -> Replica:
         start, stop = checked_cut(self, start, stop)
@@ -68,10 +49,6 @@ class Replica(Wrapping):
 
     def unweighted(self) -> Fragment:
         return self.base.unweighted()
-
-    @property
-    def in_memory(self) -> bool:
-        return is_in_memory(self.base)
 
     def continues(self, previous: Fragment) -> bool:
         """Whether these rows follow those of `previous` in the same source and the same replica."""

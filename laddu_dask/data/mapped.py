@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from laddu_dask.data.checks import checked_batch_rows, checked_cut, digest
 from laddu_dask.data.dataset import Dataset
 from laddu_dask.data.fragment import Batch, Fragment
-from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory, read_pieces
+from laddu_dask.data.pieces import Consecutive, Piece, read_pieces
 from laddu_dask.data.repack import repack
 from laddu_dask.data.schema import Schema, p4_columns
-from laddu_dask.data.wrapping import Wrapping
+from laddu_dask.data.wrapping import SameRows
 from laddu_dask.errors import DataError
-
-if TYPE_CHECKING:
-    from laddu_dask.data.footer import FileStamp
 
 __all__ = ["ColumnMap", "MappedFragment", "StoredColumn", "checked_map", "mapped", "stored_names"]
 
@@ -111,7 +108,7 @@ def mapped(dataset: Dataset, plan: _Plan) -> Dataset:
 
 
 @dataclass(frozen=True)
-class MappedFragment(Wrapping):
+class MappedFragment(SameRows):
     """A fragment whose columns have other names.
 
     Parameters
@@ -126,22 +123,6 @@ class MappedFragment(Wrapping):
     plan: _Plan
 
     @property
-    def rows(self) -> int:
-        return self.base.rows
-
-    @property
-    def offset(self) -> int:
-        return self.base.offset
-
-    @property
-    def stamp(self) -> FileStamp | None:
-        return self.base.stamp
-
-    @property
-    def in_memory(self) -> bool:
-        return is_in_memory(self.base)
-
-    @property
     def fingerprint(self) -> str:
         words: list[str] = []
         for name, entry in self.plan:
@@ -150,9 +131,6 @@ class MappedFragment(Wrapping):
             else:
                 words += [name, "constant", entry.hex()]
         return digest("mapped", self.base.fingerprint, *words)
-
-    def locate(self, row: int) -> int:
-        return self.base.locate(row)
 
     def cut(self, start: int, stop: int) -> MappedFragment:
         start, stop = checked_cut(self, start, stop)

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from laddu_dask.data.checks import checked_cut, digest
 from laddu_dask.data.fragment import Batch, Floats, Fragment
-from laddu_dask.data.pieces import Consecutive, Piece, is_in_memory, read_pieces
-from laddu_dask.data.wrapping import Wrapping
-
-if TYPE_CHECKING:
-    from laddu_dask.data.footer import FileStamp
+from laddu_dask.data.pieces import Consecutive, Piece, read_pieces
+from laddu_dask.data.wrapping import SameRows
 
 __all__ = ["ASSIGNED_WEIGHT", "Reweighted"]
 
@@ -24,7 +20,7 @@ ASSIGNED_WEIGHT = "weight (assigned)"
 
 
 @dataclass(frozen=True, eq=False)
-class Reweighted(Wrapping):
+class Reweighted(SameRows):
     """A fragment with other weights.
 
     Parameters
@@ -39,23 +35,8 @@ class Reweighted(Wrapping):
     weights: Floats
 
     @property
-    def rows(self) -> int:
-        return self.base.rows
-
-    @property
-    def offset(self) -> int:
-        return self.base.offset
-
-    @property
-    def stamp(self) -> FileStamp | None:
-        return self.base.stamp
-
-    @property
     def fingerprint(self) -> str:
         return digest("reweighted", self.base.fingerprint, np.ascontiguousarray(self.weights))
-
-    def locate(self, row: int) -> int:
-        return self.base.locate(row)
 
     def cut(self, start: int, stop: int) -> Reweighted:
         start, stop = checked_cut(self, start, stop)
@@ -63,10 +44,6 @@ class Reweighted(Wrapping):
 
     def unweighted(self) -> Fragment:
         return self.base
-
-    @property
-    def in_memory(self) -> bool:
-        return is_in_memory(self.base)
 
     def continues(self, previous: Fragment) -> bool:
         """Whether these rows follow those of `previous` in the same source."""
