@@ -194,7 +194,9 @@ class PartitionService(WorkerPlugin):
         self.pool: Executor = CallingThread()  # a single thread is that of the driver
         if threads > 1:
             self.pool = ThreadPoolExecutor(threads, "laddu-kernel")
-        self.drivers = ThreadPoolExecutor(DRIVER_THREADS, thread_name_prefix="laddu-driver")
+        # Where drivers do the work themselves, two at once would take memory that nobody planned.
+        drivers = DRIVER_THREADS if threads > 1 else 1
+        self.drivers = ThreadPoolExecutor(drivers, thread_name_prefix="laddu-driver")
         self._rescan()
         handlers = getattr(worker, "handlers", None)
         if handlers is not None:  # without it the client comes through `call_service`
