@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from laddu_dask.data.arrays import ArrayFragment
 from laddu_dask.data.checks import checked_cut
 from laddu_dask.data.fragment import Batch, Fragment
-from laddu_dask.data.wrapping import Wrapping
+from laddu_dask.data.wrapping import SameRows
 
 __all__ = ["FetchedFragment", "fetched"]
 
 
 @dataclass(frozen=True, eq=False)
-class FetchedFragment(Wrapping):
+class FetchedFragment(SameRows):
     """A fragment with its rows, of which only some columns are there.
 
     Parameters
@@ -28,18 +27,8 @@ class FetchedFragment(Wrapping):
         The rows.
     """
 
-    in_memory: ClassVar[bool] = True
-
     base: Fragment
     held: ArrayFragment
-
-    @property
-    def rows(self) -> int:
-        return self.base.rows
-
-    @property
-    def offset(self) -> int:
-        return self.base.offset
 
     @property
     def stamp(self) -> None:
@@ -47,11 +36,12 @@ class FetchedFragment(Wrapping):
         return None
 
     @property
+    def in_memory(self) -> bool:
+        return True
+
+    @property
     def fingerprint(self) -> str:
         return self.base.fingerprint
-
-    def locate(self, row: int) -> int:
-        return self.base.locate(row)
 
     def cut(self, start: int, stop: int) -> FetchedFragment:
         start, stop = checked_cut(self, start, stop)

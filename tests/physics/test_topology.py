@@ -36,7 +36,7 @@ def test_edges_and_vertices_say_what_they_were_given() -> None:
     assert repr(channel) == "Channel('KK', edges=3, vertices=1)"
     assert repr(channel.vertex("decay")) == "VertexFrame('decay')"
     with pytest.raises(AttributeError):
-        edge.p4 = "other"  # type: ignore[misc]
+        edge.p4 = "other"
 
 
 def test_channels_travel() -> None:
@@ -107,12 +107,12 @@ def test_what_does_not_fit_together_is_refused(wrong: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (lambda: Edge(3), "Edge: a name is a string, got int"),  # type: ignore[arg-type]
+        (lambda: Edge(3), "Edge: a name is a string, got int"),
         (
             lambda: Edge("a", p4=1.0),
             "p4 is the name of a four-momentum in the data, a Vec4 or None",
-        ),  # type: ignore[arg-type]
-        (lambda: Edge("a", particle="proton"), "particle must be a Particle, got str"),  # type: ignore[arg-type]
+        ),
+        (lambda: Edge("a", particle="proton"), "particle must be a Particle, got str"),
         (
             lambda: Vertex("v", incoming="beam", outgoing=["b"]),
             r"incoming is a list of names; write incoming=\['beam'\]",
